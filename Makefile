@@ -8,12 +8,14 @@ export PATH := $(CURDIR)/.tools/go/bin:$(PATH)
 
 FUZZTIME ?= 10s
 FAILOVERS ?= 100
+# How much longer than a fault the servers may pause.
+PAUSE ?= 1s
 TESTTIMEOUT ?= 30m
 # The package that takes longest begins first, lest it end alone.
 PACKAGES ?= ./internal/sim ./...
 ARGS ?=
 
-.PHONY: run test build bench lint linters fmt help torture faults failover matrix fuzz generate topology cross clean
+.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -42,9 +44,10 @@ linters: ## build what lint needs, once
 fmt: ## format the code (needs golangci-lint, which lint builds)
 	PATH="$$(ls -d .tools/golangci-lint-*/ 2>/dev/null | tail -n1):$$PATH" golangci-lint fmt
 
-torture: ## the long fault-injection tests: kills at crash points and at random moments
-	@scripts/setup.sh run
-	FAIRLEAD_TORTURE=1 go test -p 1 -count=1 -v -timeout 60m $(ARGS) ./internal/sim/...
+torture: ## the long fault-injection tests: kills, stops, a full disk, clock steps, then failover (PAUSE=10s: a busy machine may pause longer)
+	@scripts/setup.sh torture
+	FAIRLEAD_TORTURE=1 FAIRLEAD_PAUSE=$(PAUSE) go test -p 1 -count=1 -v -timeout 75m $(ARGS) ./internal/sim/...
+	@$(MAKE) --no-print-directory failover
 
 faults: ## each alert in a real fault, seen by a Prometheus and ended by what the runbook says (about 3 minutes)
 	@scripts/setup.sh faults
@@ -57,6 +60,10 @@ failover: ## servers under load on PostgreSQL with Patroni, whose primary is tak
 matrix: ## the whole suite on PostgreSQL 14, 16, 17 and 18 (VERSIONS=17: on that alone)
 	@scripts/setup.sh test
 	scripts/matrix.sh $(VERSIONS)
+
+pgbouncer: ## the tests behind connection poolers on the newest PgBouncer (SUITE=trixie: on that of this Debian)
+	@scripts/setup.sh run
+	scripts/pgbouncer.sh $(SUITE)
 
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh

@@ -36,7 +36,7 @@ func (s *Server) startLive(ctx context.Context, registry *prometheus.Registry) e
 		s.onClose(func(context.Context) error { client.Close(); return nil })
 		wire = rediswire.New(client, s.logger)
 	}
-	s.hub = live.New(live.Options{Log: s.events, Wire: wire, Logger: s.logger})
+	s.hub = live.New(live.Options{Log: s.events, Notices: s.events.Notices(), Wire: wire, Logger: s.logger})
 	s.onClose(func(context.Context) error { s.hub.Close(); return nil })
 	telemetry.ObserveLive(registry, s.hub)
 	return ctx.Err()

@@ -31,6 +31,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/recent"
 	"github.com/fairlead-dev/fairlead/internal/server"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -40,7 +41,9 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/lockprom"
 	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/saga"
 )
 
 // closeTimeout bounds each step of a shutdown but the drain, which has an option.
@@ -62,9 +65,14 @@ type Server struct {
 	publish     *publish.Service
 	cross       *cross.Service
 	sagaMetrics *telemetry.Sagas
+	losses      func(ledger string) func(open int64, found bool) // metrics
+	watched     []*postgres.DB                                   // for lost commits: the server's own and those of ledgers
 	publisher   *publish.Worker
 	locks       *postgres.Locks
-	lockMetrics *telemetry.Locks
+	lockMetrics *lockprom.Metrics
+	storedKeys  func(n int64) // for metrics
+	registry    *prometheus.Registry
+	recent      *recent.Hour     // what was measured lately
 	traces      *tracing.Tracing // nil when they are off
 	election    *lock.Election
 	events      *postgres.Events
@@ -117,12 +125,13 @@ func (s *Server) start(ctx context.Context) (err error) {
 	reads := s.o.DatabaseConnections / readShare
 	s.db, err = postgres.Open(ctx, postgres.Options{
 		URL: s.url, MaxConns: s.o.DatabaseConnections - reads, ReadConns: reads, Logger: s.logger, Observer: telemetry.NewTransactions(registry),
-		UnavailableAfter: s.o.UnavailableAfter,
+		UnavailableAfter: s.o.UnavailableAfter, Watch: s.watchOf(registry, cross.Local), Sessions: s.o.DatabaseSessions(),
 	})
 	if err != nil {
 		return err
 	}
 	telemetry.ObservePools(registry, s.db.Pools)
+	s.storedKeys = telemetry.NewKeys(registry)
 	s.onClose(s.db.Shutdown)
 	if err := s.prepare(ctx, s.db, s.url); err != nil {
 		return err
@@ -134,7 +143,29 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if err := s.ensureAdminKey(ctx, postgres.NewAPIKeys(s.db)); err != nil {
 		return err
 	}
+	s.db.OnLostHistory(func() {
+		s.hub.Reset()
+		s.edge.Forget()
+	})
 	s.work()
+	return nil
+}
+
+// watchOf says how the database of a ledger is watched for lost commits.
+func (s *Server) watchOf(registry *prometheus.Registry, ledger string) *postgres.Watch {
+	if s.losses == nil {
+		s.losses = telemetry.NewHistory(registry)
+	}
+	return &postgres.Watch{Version: Version(), KeysKept: s.o.IdempotencyRetention, Losses: s.losses(ledger)}
+}
+
+// historyLost is why two-phase transactions are left as they are.
+func (s *Server) historyLost() error {
+	for _, db := range s.watched {
+		if db.HistoryLost() {
+			return saga.ErrHistoryLost
+		}
+	}
 	return nil
 }
 
@@ -147,6 +178,9 @@ func (s *Server) openDatabase(ctx context.Context) error {
 		return nil
 	}
 	local, err := localpg.Start(ctx, localpg.Options{Dir: s.o.Data, Logger: s.logger})
+	if _, ok := errors.AsType[*os.PathError](err); ok {
+		return wrong("Data", "%w", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -164,14 +198,22 @@ func (s *Server) prepare(ctx context.Context, db *postgres.DB, url string, about
 	logger := s.logger.With(about...)
 	for _, f := range findings {
 		if f.Fatal {
-			return fmt.Errorf("refusing to start: %s", f.Message)
+			return fmt.Errorf("refusing to start: %s: %s", f.Message, f.Remedy)
 		}
-		logger.WarnContext(ctx, "database", "check", f.Check, "finding", f.Message)
+		logger.WarnContext(ctx, "database", "check", f.Check, "finding", f.Message, "remedy", f.Remedy)
 	}
 	applied, err := postgres.Migrate(ctx, url)
 	for _, m := range applied {
 		logger.InfoContext(ctx, "migration applied", "version", m.Version, "name", m.Name)
 	}
+	if err != nil {
+		return err
+	}
+	losses, err := db.Losses(ctx)
+	for i := range losses {
+		logger.ErrorContext(ctx, "history lost, and not accepted by an operator (see: fairlead doctor)", "loss", losses[i].String())
+	}
+	s.watched = append(s.watched, db)
 	return err
 }
 

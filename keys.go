@@ -45,7 +45,7 @@ func (s *Server) ensureAdminKey(ctx context.Context, store *postgres.APIKeys) er
 		return nil
 	}
 	if !errors.Is(err, os.ErrNotExist) {
-		return err
+		return wrong("Data", "%w", err)
 	}
 	known, err := store.Keys(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) ensureAdminKey(ctx context.Context, store *postgres.APIKeys) er
 		return err
 	}
 	if err := keepSecret(file, secret); err != nil {
-		return err
+		return wrong("Data", "%w", err)
 	}
 	s.o.AdminKeyMade(secret)
 	return register(secret)

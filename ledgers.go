@@ -25,6 +25,9 @@ import (
 const (
 	ledgerConnections = 12
 	upkeepConnections = 6
+	// Each has its presence, too, and a further ledger has reads. They open no other connections.
+	ledgerSessions = ledgerConnections*5/4 + 1
+	upkeepSessions = upkeepConnections + 1
 )
 
 // remotePatience is how long one call to another server is tried; its saga tries further.
@@ -56,7 +59,7 @@ func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) 
 			}
 			continue
 		}
-		db, identity, err := s.openLedger(ctx, name, address)
+		db, identity, err := s.openLedger(ctx, registry, name, address)
 		if err != nil {
 			return wrong("Ledgers", "%s: %w", name, err)
 		}
@@ -69,6 +72,7 @@ func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) 
 	s.sagaMetrics = telemetry.NewSagas(registry)
 	s.cross = cross.NewService(log, ledgers, saga.Options{
 		Coordinator: coordinator, Observer: s.sagaMetrics, Trace: s.traces.Steps(), Logger: s.logger, Hit: hitCross,
+		Halted: s.historyLost,
 	})
 	s.onClose(s.cross.Close)
 	return nil
@@ -95,8 +99,10 @@ func remoteLedger(address, coordinator string) (cross.Ledger, error) {
 
 // openLedger opens a further ledger's database as the server's own: it refuses one that would not keep its word, and brings
 // the schema up to date.
-func (s *Server) openLedger(ctx context.Context, name, address string) (*postgres.DB, string, error) {
-	db, err := postgres.Open(ctx, postgres.Options{URL: address, MaxConns: ledgerConnections, Logger: s.logger, UnavailableAfter: s.o.UnavailableAfter})
+func (s *Server) openLedger(ctx context.Context, registry *prometheus.Registry, name, address string) (*postgres.DB, string, error) {
+	db, err := postgres.Open(ctx, postgres.Options{
+		URL: address, MaxConns: ledgerConnections, Logger: s.logger, UnavailableAfter: s.o.UnavailableAfter, Watch: s.watchOf(registry, name), Sessions: ledgerSessions,
+	})
 	if err != nil {
 		return nil, "", err
 	}

@@ -192,6 +192,12 @@ const (
 // ledgerName is what a ledger may be called.
 var ledgerName = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
 
+// DatabaseSessions returns how many connections to its database a server with these options opens at most: those of the pools, and
+// others for elections, notifications, speculative transactions, readiness and the upkeep of sagas.
+func (o Options) DatabaseSessions() int {
+	return postgres.Sessions(o.withDefaults().DatabaseConnections) + upkeepSessions
+}
+
 // check finds what is wrong with the options before anything is started or written.
 func (o *Options) check() error {
 	for _, d := range []struct {

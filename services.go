@@ -12,10 +12,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/recent"
 	"github.com/fairlead-dev/fairlead/internal/server"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/lock/lockprom"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -24,26 +26,27 @@ const userRateWindow = 10 * time.Second
 
 // startServices makes the services and the HTTP edge above them.
 func (s *Server) startServices(registry *prometheus.Registry) (err error) {
-	draws := telemetry.NewLottery(registry)
+	s.registry, s.recent = registry, recent.New(time.Now())
+	draws := telemetry.NewLottery(registry, lottery.Failures())
 	s.ledger = ledger.NewService(postgres.NewLedger(s.db), groupcommit.Options{Observer: s.traces.Lanes("ledger", telemetry.NewLanes(registry, "ledger"))})
 	s.onClose(s.ledger.Close)
 	randomness, err := s.startBeacon()
 	if err != nil {
 		return err
 	}
-	s.lottery = lottery.NewService(postgres.NewLottery(s.db, draws), lottery.Options{
+	s.lottery = lottery.NewService(postgres.NewLottery(s.db), lottery.Options{
 		Lanes: groupcommit.Options{Observer: s.traces.Lanes("lottery", telemetry.NewLanes(registry, "lottery"))}, StuckAfter: s.o.DrawStuckAfter, Observer: draws, Logger: s.logger,
 		Committed: func(campaign uuid.UUID, last int64) { s.hub.Committed(lottery.Topic(campaign), last, nil) }, Beacon: randomness,
 	})
 	s.onClose(s.lottery.Close)
-	s.lockMetrics = telemetry.NewLocks(registry, postgres.LockClass)
+	s.lockMetrics = lockprom.New(registry, postgres.LockClass)
 	s.locks = postgres.NewLocks(s.db, s.lockMetrics)
 	s.onClose(s.locks.Close)
 	if err := s.startAuctions(registry); err != nil {
 		return err
 	}
 	s.multidraw = multidraw.NewService(postgres.NewMultidraws(s.db), multidraw.Options{
-		Observer: telemetry.NewMultidraws(registry), Logger: s.logger,
+		Observer: telemetry.NewMultidraws(registry), States: telemetry.NewCheckpoints(registry), Logger: s.logger,
 		// A checkpoint's event is its row, so there is nothing to tell but its number.
 		Committed: func(id uuid.UUID, checkpoint int64) { s.hub.Committed(multidraw.Topic(id), checkpoint, nil) },
 	})
@@ -58,10 +61,10 @@ func (s *Server) startServices(registry *prometheus.Registry) (err error) {
 	}
 	s.edge, err = server.New(server.Options{
 		Ledger: s.ledger, Lottery: s.lottery, Auction: s.auction, Multidraw: s.multidraw, Publish: s.publish, Cross: s.cross, Locks: s.locks, Keys: keys,
-		Operator: postgres.NewOperator(s.db), Sessions: postgres.NewOperator(s.db), PublicPages: !s.o.NoPublicPages, Auth: s.auth, Limiter: limiter, Ready: s.db.Ready,
+		Operator: postgres.NewOperator(s.db), Sessions: postgres.NewOperator(s.db), PublicPages: !s.o.NoPublicPages, Auth: s.auth, Limiter: limiter, Ready: s.db.Ready, Acknowledge: s.db.Acknowledge,
 		Live:       server.LiveOptions{Hub: s.hub, AllowedOrigins: s.o.AllowedOrigins, MaxPerPrincipal: s.o.StreamsPerPrincipal},
 		CheckHosts: true, AllowedHosts: s.o.allowedHosts(), MaxConnections: s.o.MaxConnections,
-		Registry: registry, Logger: s.logger, Version: Version(), Trace: s.traces.Requests(), Scratch: s.scratch(),
+		Registry: registry, Recent: s.recent, Logger: s.logger, Version: Version(), Trace: s.traces.Requests(), Scratch: s.scratch(),
 	})
 	if err != nil {
 		return err

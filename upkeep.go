@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/recent"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -20,6 +21,7 @@ const (
 	// counted. Both set gauges.
 	lockSweep  = 10 * time.Second
 	doubtSweep = 10 * time.Second
+	keySample  = 10 * time.Second // it costs no look at the keys themselves
 )
 
 // work starts what runs beside the requests.
@@ -43,6 +45,8 @@ func (s *Server) work() {
 		}},
 		{"sagas", sagaSweep, s.sweepSagas},
 		{"what is in doubt", doubtSweep, s.sampleDoubts},
+		{"stored keys", keySample, s.sampleKeys},
+		{"measurements", recent.Every, s.sampleMeasurements},
 	} {
 		s.background.Go(func() { s.sweep(s.working, sweeper.name, sweeper.every, sweeper.sweep) })
 	}
@@ -53,6 +57,9 @@ func (s *Server) work() {
 	s.background.Go(func() { s.hub.Run(s.answering) })
 	s.background.Go(func() { s.multidraw.Reconcile(s.answering) })
 	s.background.Go(func() { s.cross.Reconcile(s.answering) })
+	for _, db := range s.watched {
+		s.background.Go(func() { db.WatchHistory(s.answering) })
+	}
 	if s.local != nil {
 		s.background.Go(func() {
 			select {
@@ -93,6 +100,22 @@ func (s *Server) sweepSagas(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	return s.cross.Prune(ctx, s.o.SagaRetention)
+}
+
+// sampleKeys sets the gauge of the stored idempotency keys.
+func (s *Server) sampleKeys(ctx context.Context) (int, error) {
+	n, err := s.db.StoredKeys(ctx)
+	if err == nil {
+		s.storedKeys(n)
+	}
+	return 0, err
+}
+
+// sampleMeasurements keeps what was measured since the last call.
+func (s *Server) sampleMeasurements(context.Context) (int, error) {
+	families, err := s.registry.Gather()
+	s.recent.Sample(families, time.Now())
+	return 0, err
 }
 
 // sampleDoubts sets the gauges of what is in doubt. A ledger that can't be asked has one of its own.

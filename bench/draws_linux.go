@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 // What is drawn: integers of a range, or one of five prizes.
@@ -226,19 +227,20 @@ func (h *house) redisEngine(ctx context.Context) (e *multidraw.Engine, done func
 			return nil, nil, err
 		}
 	}
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{h.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
+	r, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{h.redis.Addr()}, DisableCache: true, ForceSingleClient: true})
 	if err != nil {
 		return nil, nil, err
 	}
+	client := rueidisclient.New(r)
 	locks, err := redislock.New(client, redislock.Options{Namespace: "bench:draws"})
 	if err != nil {
-		client.Close()
+		r.Close()
 		return nil, nil, err
 	}
 	e, err = multidraw.NewEngine(redisstore.New(client), lock.New(locks, lock.LockerOptions{}), multidraw.EngineOptions{Every: multidraw.DefaultEvery})
 	return e, func() error {
 		locks.Close()
-		client.Close()
+		r.Close()
 		return nil
 	}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
+	"strconv"
 )
 
 // RegisterKey makes an API key known by the SHA-256 of its secret, which the server never sees.
@@ -44,6 +45,27 @@ func (c *Client) DatabaseWaits(ctx context.Context, opts ...CallOption) (*Databa
 	return get[DatabaseWaits](ctx, c, "/v1/admin/database-waits", opts)
 }
 
+// Measurements reads what the process that answers has measured over the last hour. since is the Last of an earlier answer, to get the
+// samples after it only, or 0.
+func (c *Client) Measurements(ctx context.Context, since int, opts ...CallOption) (*Measurements, error) {
+	return get[Measurements](ctx, c, with("/v1/admin/measurements", "since", strconv.Itoa(since)), opts)
+}
+
+// Deadlocks tells which deadlocks the process that answers has broken since it began.
+func (c *Client) Deadlocks(ctx context.Context, opts ...CallOption) (*Deadlocks, error) {
+	return get[Deadlocks](ctx, c, "/v1/admin/deadlocks", opts)
+}
+
+// Balances reads an account's balance over the last hour.
+func (c *Client) Balances(ctx context.Context, account string, opts ...CallOption) (*Balances, error) {
+	return get[Balances](ctx, c, at("/v1/admin/accounts/%s/balances", account), opts)
+}
+
+// Sales reads how a campaign's sale went over time.
+func (c *Client) Sales(ctx context.Context, campaign string, opts ...CallOption) (*Sales, error) {
+	return get[Sales](ctx, c, at("/v1/admin/campaigns/%s/sales", campaign), opts)
+}
+
 // KeyedRequest names a request that was sent with an idempotency key.
 type KeyedRequest struct {
 	Key       string
@@ -79,7 +101,7 @@ func (c *Client) AdminEntries(ctx context.Context, account string, opts ...CallO
 	return pages[Entry](ctx, c, opts, at("/v1/admin/accounts/%s/entries", account))
 }
 
-// OpenHolds gives an account's open holds, a page at a time.
+// OpenHolds is [Client.AccountHolds], also for the system's own accounts.
 func (c *Client) OpenHolds(ctx context.Context, account string, opts ...CallOption) iter.Seq2[OpenHold, error] {
 	return pages[OpenHold](ctx, c, opts, at("/v1/admin/accounts/%s/holds", account))
 }

@@ -21,25 +21,39 @@ func (c *Client) Entries(ctx context.Context, account string, opts ...CallOption
 	return pages[Entry](ctx, c, opts, at("/v1/accounts/%s/entries", account))
 }
 
-// Deposit brings money from the outside to an account.
+// Deposit brings money from the outside to an account. A reference in the request makes sure that it is done once, for ever, whatever
+// its key: the same request again gets the first one's answer. Code reference_taken: another request has completed with the
+// reference, and [Problem.Transfer] is its id.
 func (c *Client) Deposit(ctx context.Context, q MovementRequest, opts ...CallOption) (*Movement, error) {
 	return post[Movement](ctx, c, "/v1/deposits", q, opts)
 }
 
-// Withdraw brings money from an account to the outside. Code insufficient_funds: there is too little.
+// Withdraw brings money from an account to the outside. Code insufficient_funds: there is too little. As to
+// references, see [Client.Deposit].
 func (c *Client) Withdraw(ctx context.Context, q MovementRequest, opts ...CallOption) (*Movement, error) {
 	return post[Movement](ctx, c, "/v1/withdrawals", q, opts)
 }
 
 // Transfer moves money between accounts. Code insufficient_funds: the source has too little, and [Problem.Transfer] is
-// the failed transfer's id.
+// the failed transfer's id. As to references, see [Client.Deposit].
 func (c *Client) Transfer(ctx context.Context, q TransferRequest, opts ...CallOption) (*Transfer, error) {
 	return post[Transfer](ctx, c, "/v1/transfers", q, opts)
 }
 
-// GetTransfer reads a transfer, a failed one too.
+// GetTransfer reads a transfer, a failed one too, or a deposit or withdrawal, by its id.
 func (c *Client) GetTransfer(ctx context.Context, id string, opts ...CallOption) (*Transfer, error) {
 	return get[Transfer](ctx, c, at("/v1/transfers/%s", id), opts)
+}
+
+// TransferByReference finds the deposit, withdrawal or transfer that has completed with a reference. It is nil where there is none.
+func (c *Client) TransferByReference(ctx context.Context, reference string, opts ...CallOption) (*Transfer, error) {
+	for t, err := range pages[Transfer](ctx, c, opts, "/v1/transfers", "reference", reference) {
+		if err != nil {
+			return nil, err
+		}
+		return &t, nil
+	}
+	return nil, nil // As said.
 }
 
 // Hold sets money of an account aside.
@@ -50,6 +64,11 @@ func (c *Client) Hold(ctx context.Context, q HoldRequest, opts ...CallOption) (*
 // GetHold reads a hold.
 func (c *Client) GetHold(ctx context.Context, id string, opts ...CallOption) (*Hold, error) {
 	return get[Hold](ctx, c, at("/v1/holds/%s", id), opts)
+}
+
+// AccountHolds gives an account's open holds, newest first, a page at a time.
+func (c *Client) AccountHolds(ctx context.Context, account string, opts ...CallOption) iter.Seq2[OpenHold, error] {
+	return pages[OpenHold](ctx, c, opts, at("/v1/accounts/%s/holds", account))
 }
 
 // CaptureHold pays a hold, wholly or in part; the rest is released. Code hold_closed: it was captured, released or has

@@ -41,7 +41,7 @@ func (c *Client) Positions(ctx context.Context, campaign string, opts ...CallOpt
 	return pages[Position](ctx, c, opts, at("/v1/campaigns/%s/positions", campaign))
 }
 
-// Purchases gives all purchases of a campaign, oldest first, a page at a time.
+// Purchases gives all purchases of a campaign, to a user its own, oldest first, a page at a time.
 func (c *Client) Purchases(ctx context.Context, campaign string, opts ...CallOption) iter.Seq2[Purchase, error] {
 	return pages[Purchase](ctx, c, opts, at("/v1/campaigns/%s/purchases", campaign))
 }
@@ -165,6 +165,11 @@ func (c *Client) AuctionWinners(ctx context.Context, auction string, opts ...Cal
 // Bids gives all accepted bids of an auction, oldest first, a page at a time.
 func (c *Client) Bids(ctx context.Context, auction string, opts ...CallOption) iter.Seq2[PlacedBid, error] {
 	return pages[PlacedBid](ctx, c, opts, at("/v1/auctions/%s/bids", auction))
+}
+
+// AccountBids gives an account's standing bids in auctions under way, oldest auction first, a page at a time.
+func (c *Client) AccountBids(ctx context.Context, account string, opts ...CallOption) iter.Seq2[AccountBid, error] {
+	return pages[AccountBid](ctx, c, opts, at("/v1/accounts/%s/bids", account))
 }
 
 // MinWinningBid reads the least new bid that would now win. Code not_active: the auction has ended.

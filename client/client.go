@@ -10,10 +10,12 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -36,6 +38,8 @@ type Client struct {
 	key   string
 	http  *http.Client
 	retry Retry
+
+	doubts doubts
 }
 
 // Option changes what [New] makes.
@@ -280,14 +284,20 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 		return nil, err
 	}
 	key := r.header.Get(keyHeader)
+	command := method + " " + path + " " + key
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, maxPause
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		var answer *Answer
-		resp, err := r.send(ctx, c.http)
+		var written atomic.Int32
+		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { written.Add(1) }}
+		resp, err := r.send(httptrace.WithClientTrace(ctx, trace), c.http)
 		if err == nil {
 			answer, err = read(resp)
+		}
+		if key != "" && (err != nil || written.Load() > 1) { // net/http repeats a request by itself when a kept connection breaks.
+			c.doubts.unanswered(command)
 		}
 		pause := pauses.NextBackOff()
 		if err != nil {
@@ -298,9 +308,15 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 				*r.answer = *answer
 			}
 			if answer.Status < http.StatusBadRequest {
+				if key != "" {
+					c.doubts.settled(command)
+				}
 				return answer.Body, nil
 			}
 			p := problemOf(answer)
+			if key != "" {
+				p.Outcome = c.doubts.refused(command, p)
+			}
 			if !p.Retryable || slices.Contains(r.final, p.Code) {
 				return nil, p
 			}
@@ -355,7 +371,8 @@ const (
 	Applied = "applied"
 	// Unknown means that the server can't tell yet: it may have done it, now or for an earlier attempt with the same key. With
 	// a code other than outcome_unknown and internal_error the last attempt did nothing, but that says nothing of those before.
-	// A call with the [Problem]'s Key gets the true answer later.
+	// A call with the [Problem]'s Key gets the true answer later. The client also says so where it does not know what became of an
+	// earlier attempt of this call, or of another of its calls under the same key, whatever the server says of the last one.
 	Unknown = "unknown"
 )
 
@@ -371,7 +388,7 @@ type Problem struct {
 	Retryable bool   `json:"retryable"`  // whether the same request may succeed later; the client has tried already
 	Outcome   string `json:"outcome"`    // NotApplied, Applied or Unknown
 	RequestID string `json:"request_id"` // finds the request in the server's log
-	Transfer  string `json:"transfer"`   // the id of the failed transfer, with insufficient_funds
+	Transfer  string `json:"transfer"`   // the id of the failed transfer, with insufficient_funds, or of the one that has the reference, with reference_taken
 	// Cycle names the owners that wait for each other, in waiting order, the asking one first, with deadlock.
 	Cycle []string `json:"cycle"`
 

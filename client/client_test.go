@@ -305,6 +305,51 @@ func TestAnUnknownOutcomeIsSettledByItsKey(t *testing.T) {
 	}
 }
 
+// TestNotAppliedDoesNotEndDoubt loses the answer to what was done. No refusal of a later attempt may then say that nothing was done, in
+// the same call or in another one under the key, until the server repeats its answer.
+func TestNotAppliedDoesNotEndDoubt(t *testing.T) {
+	notApplied := func(status int, code string, retryable bool) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `{"status":%d,"code":%q,"retryable":%t,"outcome":"not_applied"}`, status, code, retryable)
+		}
+	}
+	for name, refusal := range map[string]func(http.ResponseWriter, *http.Request){
+		"unavailable":  notApplied(http.StatusServiceUnavailable, "unavailable", true),
+		"rate limit":   notApplied(http.StatusTooManyRequests, "rate_limited", true),
+		"lock held":    notApplied(http.StatusConflict, "lock_held", true),
+		"older server": notApplied(http.StatusNotFound, "not_found", false),
+	} {
+		for _, kept := range []bool{true, false} { // On a kept connection, net/http may send the first attempt again by itself.
+			t.Run(fmt.Sprintf("%s, kept=%t", name, kept), func(t *testing.T) {
+				account := open(t, newClient(), 0, 1)[0]
+				transport := &http.Transport{DisableKeepAlives: !kept}
+				t.Cleanup(transport.CloseIdleConnections)
+				tr := &trouble{}
+				c := through(t, tr, client.WithRetry(client.Retry{Attempts: 2}), client.WithHTTPClient(&http.Client{Transport: transport}))
+				testwait.Must(t, testwait.Err(c.GetAccount(t.Context(), account)))
+				tr.plan = []func(http.ResponseWriter, *http.Request){loseAnswer, refusal, refusal, refusal}
+				q := client.MovementRequest{Account: account, Amount: 40}
+				_, err := c.Deposit(t.Context(), q, client.Key("doubt"+account))
+				for range 2 {
+					var p *client.Problem
+					if !errors.As(err, &p) || p.Outcome != client.Unknown {
+						t.Fatalf("%v, %+v", err, p)
+					}
+					_, err = c.Deposit(t.Context(), q, client.Key("doubt"+account))
+					if err == nil {
+						break
+					}
+				}
+				m, err := c.Deposit(t.Context(), q, client.Key("doubt"+account))
+				if err != nil || m.Available != 40 {
+					t.Errorf("%+v, %v", m, err)
+				}
+			})
+		}
+	}
+}
+
 func TestContextEndsTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tr := &trouble{plan: []func(http.ResponseWriter, *http.Request){func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,8 @@
 //   - nil: it was done, once, and is durable.
 //   - *[Problem]: the server did not answer with a success; Outcome says whether it is certain that nothing was done. Where it
 //     is Unknown, call again with the problem's Key: an attempt whose answer was lost may have been carried out, and a server
-//     that is overloaded, or has lost its database, can't look.
+//     that is overloaded, or has lost its database, can't look. Once an attempt had no answer, or the answer unknown, the client
+//     reports Unknown until the server gives the answer that it has stored under the key.
 //   - *[UnansweredError]: no answer came at all. It was done once or not at all. Call again with the error's Key, now
 //     or after a restart of the program, to learn which.
 //

@@ -93,6 +93,7 @@ const (
 // Defines values for CreateKeyRequestRole.
 const (
 	CreateKeyRequestRoleAdmin   CreateKeyRequestRole = "admin"
+	CreateKeyRequestRoleReader  CreateKeyRequestRole = "reader"
 	CreateKeyRequestRoleService CreateKeyRequestRole = "service"
 )
 
@@ -153,6 +154,7 @@ const (
 // Defines values for DoubtReason.
 const (
 	DoubtReasonEmpty                  DoubtReason = ""
+	DoubtReasonHistoryLost            DoubtReason = "history_lost"
 	DoubtReasonLogDisowned            DoubtReason = "log_disowned"
 	DoubtReasonLogUnproven            DoubtReason = "log_unproven"
 	DoubtReasonParticipantUnreachable DoubtReason = "participant_unreachable"
@@ -173,6 +175,23 @@ const (
 	FiringOutcomeNoDraft      FiringOutcome = "no_draft"
 	FiringOutcomeQuotaReached FiringOutcome = "quota_reached"
 	FiringOutcomeScheduled    FiringOutcome = "scheduled"
+)
+
+// Defines values for FoundThingKind.
+const (
+	FoundThingKindAccount     FoundThingKind = "account"
+	FoundThingKindAuction     FoundThingKind = "auction"
+	FoundThingKindAutomation  FoundThingKind = "automation"
+	FoundThingKindCampaign    FoundThingKind = "campaign"
+	FoundThingKindHold        FoundThingKind = "hold"
+	FoundThingKindKey         FoundThingKind = "key"
+	FoundThingKindLock        FoundThingKind = "lock"
+	FoundThingKindMultidraw   FoundThingKind = "multidraw"
+	FoundThingKindPosition    FoundThingKind = "position"
+	FoundThingKindPublication FoundThingKind = "publication"
+	FoundThingKindSaga        FoundThingKind = "saga"
+	FoundThingKindTarget      FoundThingKind = "target"
+	FoundThingKindTransfer    FoundThingKind = "transfer"
 )
 
 // Defines values for HealthReason.
@@ -214,6 +233,11 @@ const (
 	MultidrawSummaryStatusInterrupted MultidrawSummaryStatus = "interrupted"
 	MultidrawSummaryStatusRolledBack  MultidrawSummaryStatus = "rolled_back"
 	MultidrawSummaryStatusRunning     MultidrawSummaryStatus = "running"
+)
+
+// Defines values for OpenHoldStatus.
+const (
+	OpenHoldStatusOpen OpenHoldStatus = "open"
 )
 
 // Defines values for PaceState.
@@ -296,6 +320,28 @@ const (
 	TargetPausedReasonRequest     TargetPausedReason = "request"
 )
 
+// Defines values for TargetErrorCause.
+const (
+	TargetErrorCauseAddress TargetErrorCause = "address"
+	TargetErrorCauseDNS     TargetErrorCause = "dns"
+	TargetErrorCauseNetwork TargetErrorCause = "network"
+	TargetErrorCauseOther   TargetErrorCause = "other"
+	TargetErrorCauseRefused TargetErrorCause = "refused"
+	TargetErrorCauseStatus  TargetErrorCause = "status"
+	TargetErrorCauseTLS     TargetErrorCause = "tls"
+	TargetErrorCauseTimeout TargetErrorCause = "timeout"
+)
+
+// Defines values for TargetHealthState.
+const (
+	TargetHealthStateCircuitOpen TargetHealthState = "circuit_open"
+	TargetHealthStateDelivering  TargetHealthState = "delivering"
+	TargetHealthStateFailing     TargetHealthState = "failing"
+	TargetHealthStateIdle        TargetHealthState = "idle"
+	TargetHealthStatePaused      TargetHealthState = "paused"
+	TargetHealthStateSlowed      TargetHealthState = "slowed"
+)
+
 // Defines values for TransferStatus.
 const (
 	TransferStatusCompleted TransferStatus = "completed"
@@ -318,6 +364,46 @@ type Account struct {
 
 	// Version grows with each change
 	Version int64 `json:"version"`
+}
+
+// AccountBid defines model for AccountBid.
+type AccountBid struct {
+	Amount  int64  `json:"amount"`
+	Auction string `json:"auction"`
+
+	// Rank at the time of reading
+	Rank int64 `json:"rank"`
+
+	// Round the open one
+	Round int64 `json:"round"`
+
+	// RoundEndsAt RFC 3339, UTC, microseconds
+	RoundEndsAt time.Time `json:"round_ends_at"`
+
+	// Winning whether the bid would win if the round ended now
+	Winning bool `json:"winning"`
+}
+
+// AccountEntry defines model for AccountEntry.
+type AccountEntry struct {
+	// Amount signed minor units
+	Amount int64 `json:"amount"`
+
+	// At RFC 3339, UTC, microseconds
+	At time.Time `json:"at"`
+
+	// Balance of the account, available and held, after the entry; null in the accounts that have none
+	Balance int64 `json:"balance"`
+
+	// Counterparty the transfer's other account
+	Counterparty string `json:"counterparty"`
+	Currency     string `json:"currency"`
+	ID           string `json:"id"`
+
+	// Kind of the transfer
+	Kind     string `json:"kind"`
+	Memo     string `json:"memo"`
+	Transfer string `json:"transfer"`
 }
 
 // Adoption names the coordinator that a log has replaced, and the ledgers where it did.
@@ -373,16 +459,28 @@ type Attempt struct {
 	// EndedAt RFC 3339, UTC, microseconds
 	EndedAt time.Time `json:"ended_at"`
 	Error   string    `json:"error"`
-	LockID  string    `json:"lock_id"`
+
+	// HeartbeatAt the worker's last sign of life while it ran; null before the first
+	HeartbeatAt time.Time `json:"heartbeat_at"`
+	LockID      string    `json:"lock_id"`
 
 	// Result null while it runs; lost: its claim went stale; refused: its result came after that
 	Result AttemptResult `json:"result"`
+
+	// SentBytes how much of the file had been sent then
+	SentBytes int64 `json:"sent_bytes"`
+
+	// Stage what it was doing then: looking (whether the target has the publication), uploading or publishing
+	Stage string `json:"stage"`
 
 	// StartedAt RFC 3339, UTC, microseconds
 	StartedAt time.Time `json:"started_at"`
 
 	// StatusCode of the target's answer
 	StatusCode int64 `json:"status_code"`
+
+	// TotalBytes of the file, where its length is known
+	TotalBytes int64 `json:"total_bytes"`
 
 	// Version the execution version of its claim
 	Version int64 `json:"version"`
@@ -569,7 +667,10 @@ type Backlog struct {
 	AuctionsActive   int64 `json:"auctions_active"`
 	CampaignsActive  int64 `json:"campaigns_active"`
 	CampaignsDrawing int64 `json:"campaigns_drawing"`
-	LocksHeld        int64 `json:"locks_held"`
+
+	// DrawsDelayed campaigns that are drawing, and whose draw should have been there 10 s ago
+	DrawsDelayed int64 `json:"draws_delayed"`
+	LocksHeld    int64 `json:"locks_held"`
 
 	// LocksWaited requests that wait
 	LocksWaited           int64 `json:"locks_waited"`
@@ -588,7 +689,34 @@ type Backlog struct {
 	PublicationsFailed  int64     `json:"publications_failed"`
 	PublicationsRunning int64     `json:"publications_running"`
 	SagasPending        int64     `json:"sagas_pending"`
-	TransfersPending    int64     `json:"transfers_pending"`
+
+	// SagasStuck of them, those that fail to get on
+	SagasStuck       int64 `json:"sagas_stuck"`
+	TransfersPending int64 `json:"transfers_pending"`
+}
+
+// Balance is an account's balance at a time.
+type Balance struct {
+	// At RFC 3339, UTC, microseconds
+	At time.Time `json:"at"`
+
+	// Balance available and held, after the entry of that time
+	Balance int64 `json:"balance"`
+}
+
+// Balances is an account's balance over the last hour.
+type Balances struct {
+	// Balances oldest first
+	Balances []Balance `json:"balances"`
+
+	// From an hour before, or the oldest of the newest 1,000 entries where those are younger
+	From time.Time `json:"from"`
+
+	// Opening the balance at the beginning, in minor units
+	Opening int64 `json:"opening"`
+
+	// To RFC 3339, UTC, microseconds
+	To time.Time `json:"to"`
 }
 
 // Beacon is the public randomness that decides a campaign's draw.
@@ -863,6 +991,11 @@ type CreateTargetRequest struct {
 	// Name what publications call it
 	Name string `json:"name"`
 
+	// Timeout Go duration that a whole attempt may take, uploads included, 1s to 15m; 30s when absent
+	//
+	// Examples: 30s
+	Timeout string `json:"timeout,omitempty,omitzero"`
+
 	// URL http or https; where a webhook is posted to; for deviantart, where its API is, https://www.deviantart.com when absent
 	URL string `json:"url,omitempty,omitzero"`
 }
@@ -1081,6 +1214,24 @@ type DatabaseWaits struct {
 	Waits []DatabaseWait `json:"waits"`
 }
 
+// Deadlock is a deadlock that was broken.
+type Deadlock struct {
+	// At when it was found and broken
+	At time.Time `json:"at"`
+
+	// Cycle the owners, each waiting for the next and the last for the first; the request of the first was refused
+	Cycle []string `json:"cycle"`
+
+	// Keys what each of them waited for
+	Keys []string `json:"keys"`
+}
+
+// Deadlocks are those that one process of the server has broken.
+type Deadlocks struct {
+	// Deadlocks newest first, 50 at most, since the process began; other processes break deadlocks too
+	Deadlocks []Deadlock `json:"deadlocks"`
+}
+
 // Doubt is a prepared transaction that is not ended yet.
 type Doubt struct {
 	// AgeMs by the clock of its database
@@ -1163,6 +1314,25 @@ type Firing struct {
 
 // FiringOutcome defines model for Firing.Outcome.
 type FiringOutcome string
+
+// Found defines model for Found.
+type Found struct {
+	Items []FoundThing `json:"items"`
+}
+
+// FoundThing defines model for FoundThing.
+type FoundThing struct {
+	// ID of the thing; of a position, its campaign's, and of a hold, its account's
+	ID   string         `json:"id"`
+	Kind FoundThingKind `json:"kind"`
+
+	// Status empty where it has none
+	Status string `json:"status"`
+	Title  string `json:"title"`
+}
+
+// FoundThingKind defines model for FoundThing.Kind.
+type FoundThingKind string
 
 // Health says whether the server is well.
 type Health struct {
@@ -1392,6 +1562,25 @@ type MadeTarget struct {
 	URL     string `json:"url"`
 }
 
+// Measurements is what one process of the server measured over the last hour.
+type Measurements struct {
+	// At when the samples were taken, oldest first, those of an hour at most
+	At []time.Time `json:"at"`
+
+	// BeganAt when the process began
+	BeganAt time.Time `json:"began_at"`
+
+	// EverySeconds time between two samples
+	EverySeconds int64 `json:"every_seconds"`
+
+	// Last the number of the last sample, counted from 1 since the process began, to ask for those after it
+	Last   int64    `json:"last"`
+	Series []Series `json:"series"`
+
+	// Server the name of the machine, and the process's number
+	Server string `json:"server"`
+}
+
 // MinWinningBid is the least new bid that would now win.
 type MinWinningBid struct {
 	// Amount minor units
@@ -1408,7 +1597,8 @@ type Movement struct {
 	Currency  string `json:"currency"`
 
 	// ID the transfer's id
-	ID string `json:"id"`
+	ID        string `json:"id"`
+	Reference string `json:"reference,omitempty,omitzero"`
 }
 
 // MovementRequest is a deposit or a withdrawal to be made.
@@ -1418,6 +1608,9 @@ type MovementRequest struct {
 	// Amount minor units
 	Amount int64  `json:"amount"`
 	Memo   string `json:"memo,omitempty,omitzero"`
+
+	// Reference unique for ever: the same request with it again, under any key, moves nothing
+	Reference string `json:"reference,omitempty,omitzero"`
 }
 
 // Multidraw is an operation of many draws. Results or PrizeResults are there up to 1,000 draws.
@@ -1431,7 +1624,7 @@ type Multidraw struct {
 	LastUpdateTime time.Time `json:"last_update_time"`
 	LockKey        string    `json:"lock_key"`
 
-	// PrizeResults the ids of the prizes drawn so far, of operations of up to 1,000 draws of prizes
+	// PrizeResults the prizes drawn so far, of operations of up to 1,000 draws of prizes: their ids, or where a query asks for objects, the prizes as in the list
 	PrizeResults []string `json:"prize_results,omitempty,omitzero"`
 
 	// Prizes absent where integers are drawn
@@ -1482,8 +1675,9 @@ type MultidrawSummaryStatus string
 
 // OpenHold is a hold that is open, and who placed it.
 type OpenHold struct {
-	Account string `json:"account"`
-	Amount  int64  `json:"amount"`
+	Account  string `json:"account"`
+	Amount   int64  `json:"amount"`
+	Captured int64  `json:"captured"`
 
 	// CreatedAt RFC 3339, UTC, microseconds
 	CreatedAt time.Time `json:"created_at"`
@@ -1493,8 +1687,12 @@ type OpenHold struct {
 	ID        string    `json:"id"`
 
 	// Owner the part of the system that placed the hold, such as auction:ID; empty where a client did
-	Owner string `json:"owner"`
+	Owner  string         `json:"owner"`
+	Status OpenHoldStatus `json:"status"`
 }
+
+// OpenHoldStatus defines model for OpenHold.Status.
+type OpenHoldStatus string
 
 // Overview is what one process of the server measured, and what waits in the whole system.
 type Overview struct {
@@ -1725,6 +1923,9 @@ type Publication struct {
 	// CreatedAt RFC 3339, UTC, microseconds
 	CreatedAt time.Time `json:"created_at"`
 
+	// CurrentAttempt is one attempt to publish.
+	CurrentAttempt Attempt `json:"current_attempt,omitempty,omitzero"`
+
 	// ExecutionLockID of the claim in force
 	ExecutionLockID string `json:"execution_lock_id"`
 
@@ -1940,7 +2141,8 @@ type Saga struct {
 	Stuck bool `json:"stuck"`
 
 	// Term grows with each process that takes it over
-	Term int64 `json:"term"`
+	Term     int64        `json:"term"`
+	Transfer SagaTransfer `json:"transfer,omitempty,omitzero"`
 }
 
 // SagaProtocol defines model for Saga.Protocol.
@@ -1951,7 +2153,12 @@ type SagaStatus string
 
 // SagaStep is a step of an operation.
 type SagaStep struct {
-	Name string `json:"name"`
+	// Attempts how often it, or its compensation, was tried; an attempt whose process died may be missing
+	Attempts int64 `json:"attempts"`
+
+	// Error of the last attempt, empty where that did not fail
+	Error string `json:"error"`
+	Name  string `json:"name"`
 
 	// Reason of a refusal, else empty
 	Reason string `json:"reason"`
@@ -1967,6 +2174,19 @@ type SagaStep struct {
 // SagaStepStatus defines model for SagaStep.Status.
 type SagaStepStatus string
 
+// SagaTransfer defines model for SagaTransfer.
+type SagaTransfer struct {
+	// Amount minor units
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
+
+	// From is an account of a ledger.
+	From CrossEnd `json:"from"`
+
+	// To is an account of a ledger.
+	To CrossEnd `json:"to"`
+}
+
 // SaleMap says which positions of a campaign are sold.
 type SaleMap struct {
 	Campaign string  `json:"campaign"`
@@ -1979,6 +2199,23 @@ type SaleMap struct {
 	TotalPositions int64  `json:"total_positions"`
 }
 
+// SaleMark is a sale on a chart.
+type SaleMark struct {
+	// At RFC 3339, UTC, microseconds
+	At time.Time `json:"at"`
+
+	// Sold how many were sold with this one
+	Sold int64 `json:"sold"`
+}
+
+// Sales is how a campaign's sale went over time.
+type Sales struct {
+	// Sales oldest first, 300 at most, the first and the last among them
+	Sales []SaleMark `json:"sales"`
+	Sold  int64      `json:"sold"`
+	Total int64      `json:"total"`
+}
+
 // ScheduleRequest says when a publication is due.
 type ScheduleRequest struct {
 	// Jitter Go duration up to 5m; absent: the one that it has
@@ -1988,6 +2225,15 @@ type ScheduleRequest struct {
 
 	// PublishAt RFC 3339; past: at once
 	PublishAt time.Time `json:"publish_at"`
+}
+
+// Series is one line of a chart.
+type Series struct {
+	// Name what was measured: requests, failures, commands and locks contended a second; p50 and p99 of latency, commit and lock wait in seconds; locks waiting; refused CODE and attempts RESULT TARGET a second, by problem code and target id
+	Name string `json:"name"`
+
+	// Values one for each sample, null where nothing was measured
+	Values []*float64 `json:"values"`
 }
 
 // Statistics are what a campaign's sales add up to.
@@ -2019,10 +2265,11 @@ type Statistics struct {
 // Target is where publications go.
 type Target struct {
 	// CreatedAt RFC 3339, UTC, microseconds
-	CreatedAt time.Time `json:"created_at"`
-	ID        string    `json:"id"`
-	Kind      string    `json:"kind"`
-	Name      string    `json:"name"`
+	CreatedAt time.Time    `json:"created_at"`
+	Health    TargetHealth `json:"health,omitempty,omitzero"`
+	ID        string       `json:"id"`
+	Kind      string       `json:"kind"`
+	Name      string       `json:"name"`
 
 	// OverlapUntil the key before the last rotation signs too until then
 	OverlapUntil time.Time `json:"overlap_until"`
@@ -2057,28 +2304,65 @@ type TargetConfig struct {
 	// RefreshToken deviantart: of that authorization, for the scopes stash, publish, browse and user
 	RefreshToken string `json:"refresh_token,omitempty,omitzero"`
 
-	// Timeout Go duration that the target may take to answer, 100ms to 1m; 10s when absent, for deviantart 1m
+	// Timeout another place for the target's timeout, from 100ms
 	//
 	// Examples: 10s
 	Timeout string `json:"timeout,omitempty,omitzero"`
 }
 
+// TargetError defines model for TargetError.
+type TargetError struct {
+	// At RFC 3339, UTC, microseconds
+	At time.Time `json:"at"`
+
+	// Cause address: the address is not one that this server sends to
+	Cause       TargetErrorCause `json:"cause"`
+	Message     string           `json:"message"`
+	Publication string           `json:"publication"`
+
+	// StatusCode of the target's answer; null without one
+	StatusCode int64 `json:"status_code"`
+}
+
+// TargetErrorCause address: the address is not one that this server sends to
+type TargetErrorCause string
+
+// TargetHealth defines model for TargetHealth.
+type TargetHealth struct {
+	LastError TargetError `json:"last_error,omitempty,omitzero"`
+
+	// LastSuccessAt null where there was none; up to a second older than the last
+	LastSuccessAt time.Time `json:"last_success_at"`
+
+	// State failing: the last attempt failed; idle: nothing was sent yet
+	State TargetHealthState `json:"state"`
+}
+
+// TargetHealthState failing: the last attempt failed; idle: nothing was sent yet
+type TargetHealthState string
+
 // Transfer is the intent and the outcome of a transfer.
 type Transfer struct {
 	Amount int64 `json:"amount"`
+
+	// CompletedAt null unless completed
+	CompletedAt time.Time `json:"completed_at"`
 
 	// CreatedAt RFC 3339, UTC, microseconds
 	CreatedAt time.Time `json:"created_at"`
 	Currency  string    `json:"currency"`
 	From      string    `json:"from"`
 	ID        string    `json:"id"`
-	Kind      string    `json:"kind"`
-	Memo      string    `json:"memo"`
+
+	// Kind transfer, deposit, withdrawal, capture (of a hold), purchase, payout, refund, or cross (to or from another ledger)
+	Kind string `json:"kind"`
+	Memo string `json:"memo"`
 
 	// Reason of a failure, else empty
-	Reason string         `json:"reason"`
-	Status TransferStatus `json:"status"`
-	To     string         `json:"to"`
+	Reason    string         `json:"reason"`
+	Reference string         `json:"reference,omitempty,omitzero"`
+	Status    TransferStatus `json:"status"`
+	To        string         `json:"to"`
 }
 
 // TransferStatus defines model for Transfer.Status.
@@ -2090,7 +2374,10 @@ type TransferRequest struct {
 	Amount int64  `json:"amount"`
 	From   string `json:"from"`
 	Memo   string `json:"memo,omitempty,omitzero"`
-	To     string `json:"to"`
+
+	// Reference unique for ever: the same request with it again, under any key, moves nothing
+	Reference string `json:"reference,omitempty,omitzero"`
+	To        string `json:"to"`
 }
 
 // WeightedPrize is a prize that a multi-draw draws from.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,7 +113,7 @@ func pagePrograms(dir string) (overlay string, programs []string, err error) {
 
 // TestQuickStarts runs what the pages tell their readers to, and compares what comes with what they show. Blocks in sh are
 // run one after the other, in one shell a page, and blocks in go are built and run; what follows as json or text is the end
-// of their output. Blocks in shell start servers, which the tests do themselves.
+// of their output. Blocks in shell start servers, which the tests do themselves; blocks in js are run by the test of the console, in a browser.
 func TestQuickStarts(t *testing.T) {
 	t.Parallel()
 	all, err := pages()
@@ -148,7 +147,7 @@ func runPage(t *testing.T, page, functions string) {
 		switch b.language {
 		case "sh":
 			script += fmt.Sprintf("exec > %s\n%s\n", output(i), b.text)
-		case "go", "json", "text", "shell", "":
+		case "go", "json", "text", "shell", "js", "":
 		default:
 			t.Errorf("%s:%d: a block in %q is neither run nor compared", page, b.line, b.language)
 		}
@@ -256,25 +255,4 @@ func contained(shown, there any, path string) error {
 		}
 	}
 	return nil
-}
-
-// TestLinks follows the links of the pages to other files of this repository.
-func TestLinks(t *testing.T) {
-	t.Parallel()
-	all, err := pages()
-	testwait.Must(t, err)
-	for _, page := range all {
-		text, err := os.ReadFile(page)
-		testwait.Must(t, err)
-		for _, part := range strings.Split(string(text), "](")[1:] {
-			link, _, _ := strings.Cut(part, ")")
-			link, _, _ = strings.Cut(link, "#")
-			if link == "" || strings.Contains(link, "://") {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), link)); errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("%s: there is no %s", page, link)
-			}
-		}
-	}
 }

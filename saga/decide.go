@@ -41,9 +41,18 @@ func next(s *Saga) (action, int) {
 	return actEnd, 0
 }
 
+// tried counts an attempt at a step, and keeps why it failed; err is nil where it did not.
+func (s *StepState) tried(err error) {
+	s.Attempts++
+	if s.Error = ""; err != nil {
+		s.Error = err.Error()
+	}
+}
+
 // record notes what became of a step.
 func record(s *Saga, a action, i int, o Outcome) {
 	step := &s.Steps[i]
+	step.tried(nil)
 	switch {
 	case a == actUndo:
 		step.Status, step.Undone = StepCompensated, o.Result
@@ -87,6 +96,8 @@ const (
 	ReasonDisowned = "log_disowned"
 	// ReasonUnproven: the log has not proven yet that it is the one that prepared the branch, or couldn't ask.
 	ReasonUnproven = "log_unproven"
+	// ReasonHistory: a database has lost commits.
+	ReasonHistory = "history_lost"
 	// ReasonYoung: the log knows nothing of the branch, which is younger than [DoubtAge].
 	ReasonYoung = "too_young"
 	// ReasonNotAsked: the log may not know all about the branch, and a participant could not be asked for its siblings.

@@ -29,6 +29,9 @@ var (
 	ErrUnproven = errors.New("the log's database was started anew, and another copy of it was at work a moment ago")
 	// ErrFenced is returned by a participant whose fence another incarnation of the log holds.
 	ErrFenced = errors.New("another incarnation of the log may end prepared transactions here")
+	// ErrHistoryLost is a reason for [Options].Halted: a database of the coordinator or of a participant has lost commits that it had
+	// confirmed. The decision of a prepared transaction, or the mark of its sibling, may be among them.
+	ErrHistoryLost = errors.New("a database has lost commits that it had confirmed: an operator has to look, and accept it (see: fairlead doctor)")
 	// ErrCoordinatorActive is returned when an operator wants a log to adopt a coordinator that is at work elsewhere.
 	ErrCoordinatorActive = errors.New("another incarnation of this log is at work: stop it first")
 	// errContended is returned where several processes have moved a fence at once. The next look succeeds.
@@ -99,6 +102,11 @@ func (s *Service) nameOf(b *Branch) string {
 // stand makes sure that this log is the one that may end its transactions in a participant, and leaves a new token there
 // when the last is old enough.
 func (s *Service) stand(ctx context.Context, name string, p Participant) (standing, error) {
+	if s.o.Halted != nil {
+		if err := s.o.Halted(); err != nil {
+			return standing{}, fmt.Errorf("saga: %s: %w", name, err)
+		}
+	}
 	s.runs.Lock()
 	own := s.fences[name]
 	if own == nil {

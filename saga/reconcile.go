@@ -170,6 +170,9 @@ func (s *Service) judge(ctx context.Context, d *Doubt, saga *Saga, held standing
 	case errors.Is(unproven, ErrDisowned) || s.disowned(nil):
 		d.Verdict, d.Reason = Undecided, ReasonDisowned
 		return
+	case errors.Is(unproven, ErrHistoryLost):
+		d.Verdict, d.Reason = Undecided, ReasonHistory
+		return
 	case unproven != nil:
 		d.Verdict, d.Reason = Undecided, ReasonUnproven
 		return

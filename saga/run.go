@@ -172,6 +172,7 @@ func (s *Service) compensated(r *run, steps []Step) error {
 		}
 		out, err := s.traced(r.ctx, phase, call, execute)
 		if err != nil {
+			saga.Steps[i].tried(err)
 			return fmt.Errorf("saga: step %s: %w", call.Key(), err)
 		}
 		if todo == actUndo {
@@ -241,6 +242,7 @@ func (s *Service) transact(r *run, branches []Branch) error {
 		gid := s.gid(saga, i)
 		call := Call{Saga: saga.ID, Step: b.Name, Input: saga.Input, Term: saga.Term, GID: gid}
 		out, err := s.traced(r.ctx, PhasePrepare, call, func(ctx context.Context, c Call) (Outcome, error) { return b.Prepare(ctx, c, gid) })
+		saga.Steps[i].tried(err)
 		if err == nil && !out.Refused {
 			saga.Steps[i].Result = out.Result
 			s.hit(AfterPrepare, i)
@@ -280,8 +282,10 @@ func (s *Service) commit(r *run, branches []Branch) error {
 		ctx, end := s.trace(r.ctx, PhaseCommit, call)
 		err := b.Participant.EndPrepared(ctx, gid, true, s.o.Coordinator, r.life)
 		if end(Outcome{}, err); err != nil {
+			saga.Steps[i].tried(err)
 			return fmt.Errorf("saga: commit %s: %w", b.Name, err)
 		}
+		saga.Steps[i].Error = ""
 		saga.Steps[i].Status = StepDone
 		s.hit(AfterCommit, i)
 	}

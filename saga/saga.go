@@ -58,6 +58,10 @@ type StepState struct {
 	Reason string     `json:"reason,omitempty"` // of a refusal
 	Result string     `json:"result,omitempty"` // what the step made
 	Undone string     `json:"undone,omitempty"` // what its compensation made
+	// Attempts is how often the step, or its compensation, has been tried, as far as the log knows: an attempt whose process died is
+	// missing. Error is what the last of them failed with, empty where it did not.
+	Attempts int    `json:"attempts,omitempty"`
+	Error    string `json:"error,omitempty"`
 }
 
 // Saga is one operation as the log has it.

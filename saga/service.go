@@ -69,13 +69,16 @@ type Options struct {
 	Observer       Observer
 	Logger         *slog.Logger
 	SyncWait       time.Duration // 0 means [SyncWait]
-	LeaseTTL       time.Duration // 0 means [LeaseTTL]
+	LeaseTTL       time.Duration // 0 means [LeaseTTL]; the same in all processes of one log
 	ReconcileEvery time.Duration // 0 means [ReconcileEvery]
 	Deadline       time.Duration // 0 means [TwoPhaseDeadline]
 	StepTimeout    time.Duration // 0 means [StepTimeout]
 	MaxPause       time.Duration // 0 means [MaxPause]
 	DoubtAge       time.Duration // 0 means [DoubtAge]
 	FenceEvery     time.Duration // 0 means [FenceEvery]
+	// Halted returns why prepared transactions must be left as they are, such as [ErrHistoryLost]; may be nil. It is asked each
+	// time before some are ended, and must be quick.
+	Halted func() error
 	// Trace is called for each execution of a step or a branch; may be nil.
 	Trace Trace
 	// Hit is called at the places where a process may die, see [Place]; may be nil.

@@ -19,7 +19,8 @@ esac
 # Everything is made aside first, so that a failure leaves the tree as it was.
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
-go run ./client/internal/document >"$made/openapi.json"
+go run ./client/internal/document openapi >"$made/openapi.json"
+go run ./client/internal/document problems >"$made/problems.md"
 # The module's own flags and versions must not decide what a tool outside it is built from.
 GOFLAGS= go run "$generator" -config client/oapi-codegen.yaml -o "$made/types.gen.go" "$made/openapi.json"
 
@@ -38,6 +39,7 @@ place() {
 	fi
 }
 place "$made/openapi.json" docs/openapi.json
+place "$made/problems.md" docs/problems.md
 place "$made/types.gen.go" client/types.gen.go
 if [ -z "$check" ]; then
 	FAIRLEAD_WRITE_DOCUMENTS=1 go test -count=1 ./internal/server -run '^TestMetricsDocument$' >/dev/null && chmod 644 docs/operations/metrics.md

@@ -51,7 +51,10 @@ fail() {
 # Ports below those that the system hands out by itself.
 port=$((10000 + RANDOM % 20000))
 etcd=127.0.0.1:$port
-etcd --name ha --data-dir "$dir/etcd" --listen-client-urls "http://$etcd" --advertise-client-urls "http://$etcd" \
+# Before 3.0.3, a Patroni that was frozen overwrites its successor's leader key when it wakes up, but not by etcd's API of version 2.
+version=$(patroni --version | awk '{ print $2 }') api=ETCD3 v2=()
+[ "$(printf '%s\n' 3.0.3 "$version" | sort -V | head -n 1)" = 3.0.3 ] || api=ETCD v2=(--enable-v2)
+etcd "${v2[@]}" --name ha --data-dir "$dir/etcd" --listen-client-urls "http://$etcd" --advertise-client-urls "http://$etcd" \
 	--listen-peer-urls "http://127.0.0.1:$((port + 1))" --initial-advertise-peer-urls "http://127.0.0.1:$((port + 1))" \
 	--initial-cluster "ha=http://127.0.0.1:$((port + 1))" --unsafe-no-fsync >"$dir/etcd.log" 2>&1 &
 pids+=($!)
@@ -66,7 +69,7 @@ node() {
 	trap - EXIT INT TERM
 	while :; do
 		if [ ! -e "$at/down" ]; then
-			PATRONI_NAME=$1 PATRONI_ETCD3_HOSTS=$etcd PATRONI_RESTAPI_LISTEN=$rest PATRONI_RESTAPI_CONNECT_ADDRESS=$rest \
+			env PATRONI_NAME="$1" "PATRONI_${api}_HOSTS=$etcd" PATRONI_RESTAPI_LISTEN=$rest PATRONI_RESTAPI_CONNECT_ADDRESS=$rest \
 				PATRONI_POSTGRESQL_LISTEN=$postgres PATRONI_POSTGRESQL_CONNECT_ADDRESS=$postgres \
 				PATRONI_POSTGRESQL_DATA_DIR=$at/postgres PATRONI_POSTGRESQL_BIN_DIR=$bin PATRONI_POSTGRESQL_PGPASS=$at/pgpass \
 				PATRONI_SUPERUSER_USERNAME=postgres PATRONI_SUPERUSER_PASSWORD=$password \

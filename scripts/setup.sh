@@ -7,6 +7,7 @@
 #                            one), Redis, etcd, PgBouncer, Chromium and curl
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
 #   scripts/setup.sh topology    what run needs, and HAProxy
+#   scripts/setup.sh torture what run needs, and libfaketime
 #   scripts/setup.sh faults  what run needs, Prometheus, psql and curl
 #   scripts/setup.sh failover    what run needs, Patroni, etcd, psql and a C compiler
 #
@@ -165,8 +166,8 @@ need_curl() {
 }
 
 case $mode in
-run | test | lint | topology | faults | failover) ;;
-*) die "usage: scripts/setup.sh run|test|lint|topology|faults|failover" ;;
+run | test | lint | topology | torture | faults | failover) ;;
+*) die "usage: scripts/setup.sh run|test|lint|topology|torture|faults|failover" ;;
 esac
 
 if [ "$mode" != lint ]; then
@@ -194,6 +195,10 @@ if [ "$mode" = failover ]; then
 	have etcd || need "etcd 3.4 or newer" etcd-server etcd
 	have psql || need psql postgresql-client libpq
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
+fi
+if [ "$mode" = torture ] && have apt-get; then # Where there is none, the tests that need it are skipped.
+	set -- /usr/lib/*/faketime/libfaketime.so.1
+	[ -e "$1" ] || need libfaketime libfaketime libfaketime
 fi
 if [ "$mode" = topology ]; then
 	have haproxy || need HAProxy haproxy haproxy

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	fairleadlock "github.com/fairlead-dev/fairlead/lock/redislock"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 )
 
 // goRedis is the client that both peers are documented with, as it is by default but for the size of its pool, which is
@@ -46,7 +47,7 @@ func fairleadRedis(ctx context.Context, o *options) (*side, error) {
 		return nil, err
 	}
 	m := newMetrics()
-	b, err := fairleadlock.New(client, fairleadlock.Options{Namespace: "fairlead:bench", Observer: m})
+	b, err := fairleadlock.New(rueidisclient.New(client), fairleadlock.Options{Namespace: "fairlead:bench", Observer: m})
 	if err != nil {
 		return nil, err
 	}

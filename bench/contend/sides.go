@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/lockprom"
 )
 
 // ttl is how long every side's locks outlive a holder that dies.
@@ -42,10 +42,10 @@ func open(ctx context.Context, o *options) (*side, error) {
 const class = "bench"
 
 // newMetrics are what the product counts and measures of its locks.
-func newMetrics() *telemetry.Locks { return telemetry.NewLocks(prometheus.NewRegistry(), class) }
+func newMetrics() *lockprom.Metrics { return lockprom.New(prometheus.NewRegistry(), class) }
 
 // fairlead is the side of a backend, used as programs do: with renewal, metrics and a log.
-func fairlead(b lock.Backend, m *telemetry.Locks, closeAll func()) *side {
+func fairlead(b lock.Backend, m *lockprom.Metrics, closeAll func()) *side {
 	l := lock.New(b, lock.LockerOptions{Logger: slog.Default(), Observer: m})
 	return &side{
 		worker: func(_ context.Context, key string) (acquire, error) {

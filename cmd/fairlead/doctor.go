@@ -1,38 +1,58 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // diagnosis is what the doctor finds.
 type diagnosis struct {
-	Healthy    bool                 `json:"healthy"`
-	Checked    []string             `json:"checked"` // in order
-	Settings   []postgres.Setting   `json:"settings,omitempty"`
-	Findings   []postgres.Finding   `json:"findings"`
-	Migrations []postgres.Migration `json:"migrations,omitempty"`
-	Server     jsontext.Value       `json:"server,omitempty"`
-	Integrity  jsontext.Value       `json:"integrity,omitempty"`
+	Healthy    bool                  `json:"healthy"`
+	Checked    []string              `json:"checked"` // in order
+	Settings   []postgres.Setting    `json:"settings,omitempty"`
+	Findings   []postgres.Finding    `json:"findings"`
+	Migrations []postgres.Migration  `json:"migrations,omitempty"`
+	Schema     *postgres.SchemaRange `json:"schema,omitempty"`
+	Server     jsontext.Value        `json:"server,omitempty"`
+	Integrity  jsontext.Value        `json:"integrity,omitempty"`
 }
 
 func newDoctor() *cobra.Command {
-	var t target
+	var (
+		t      target
+		accept bool
+	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say which promises hold on this database or server",
-		Long: "Say which promises hold. On a database: the settings that durability rests on, the schema, and the books.\n" +
-			"On a server (--url): whether it is ready, and the books. Exit status 1 when something is wrong.",
+		Short: "Check a database or a server, and say how to mend what is wrong",
+		Long: "Check which promises hold, and say how to mend what is wrong. On a database: the settings that durability rests on,\n" +
+			"the schema, operations that don't get on, and the books. On a server (--url): whether it is ready, operations that\n" +
+			"don't get on, and the books. Exit status 0: healthy, perhaps with warnings; 1: something is wrong.\n\n" +
+			"A failover that loses the last commits, or a backup that is restored, takes back what clients were told. Servers notice\n" +
+			"it, and leave two-phase transactions as they are. Run doctor --accept-history on the database when you have looked at\n" +
+			"what is missing, and after each restore: two-phase transactions go on, and fencing tokens jump past all that were given.\n" +
+			"See docs/operations/restores.md.",
+		Example: "  fairlead doctor                                      # the server in this directory\n" +
+			"  fairlead doctor --database-url postgres://db.internal/fairlead\n" +
+			"  " + keyVariable + "=fl_admin_... fairlead doctor --url https://fairlead.example --json | jq .findings",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if accept {
+				return t.acceptHistory(cmd)
+			}
 			d := diagnosis{Healthy: true, Findings: []postgres.Finding{}}
 			examine := t.examineDatabase
 			if t.url != "" {
@@ -45,23 +65,76 @@ func newDoctor() *cobra.Command {
 		},
 	}
 	t.bind(cmd)
+	cmd.Flags().BoolVar(&accept, "accept-history", false, "accept that commits are lost, so that two-phase transactions go on (needs the database)")
 	return cmd
 }
 
-// find adds a finding; a fatal one makes the patient ill.
-func (d *diagnosis) find(check string, fatal bool, format string, args ...any) {
-	d.Findings = append(d.Findings, postgres.Finding{Check: check, Fatal: fatal, Message: fmt.Sprintf(format, args...)})
-	d.Healthy = d.Healthy && !fatal
+// acceptHistory is the operator's word that what is lost is lost.
+func (t *target) acceptHistory(cmd *cobra.Command) error {
+	if t.url != "" {
+		return errors.New("--accept-history needs the database: --database-url, or --data of a running server")
+	}
+	url, err := t.databaseAddress()
+	if err != nil {
+		return err
+	}
+	db, err := postgres.Open(cmd.Context(), postgres.Options{URL: url, MaxConns: 2})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	floor, err := db.AdvanceTokens(cmd.Context())
+	if err != nil {
+		return err
+	}
+	accepted, err := db.AcceptHistory(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if accepted == nil {
+		accepted = []postgres.Loss{}
+	}
+	return show(cmd, t.json, map[string]any{"accepted": accepted, "token_floor": floor}, func(out io.Writer) {
+		_, _ = fmt.Fprintf(out, "all fencing tokens from now on are greater than %d\n", floor)
+		for i := range accepted {
+			_, _ = fmt.Fprintf(out, "accepted: %s\n", accepted[i].String())
+		}
+		if len(accepted) == 0 {
+			_, _ = fmt.Fprintln(out, "no server has found that commits are lost")
+		}
+	})
 }
 
+// find adds a finding; a fatal one makes the patient ill.
+func (d *diagnosis) find(check string, fatal bool, remedy, format string, args ...any) {
+	d.add(postgres.Finding{Check: check, Fatal: fatal, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+func (d *diagnosis) add(f postgres.Finding) {
+	d.Findings = append(d.Findings, f)
+	d.Healthy = d.Healthy && !f.Fatal
+}
+
+// look notes what is looked at from here on.
+func (d *diagnosis) look(checks ...string) { d.Checked = append(d.Checked, checks...) }
+
+// readyLimit is how soon a server must say whether it is ready. It knows within 2 s.
+const readyLimit = 5 * time.Second
+
 func (t *target) examineServer(cmd *cobra.Command, d *diagnosis) error {
-	_, ready, err := call[client.Health](cmd.Context(), t, http.MethodGet, "/readyz", nil)
-	d.Checked = append(d.Checked, "ready")
+	if _, err := t.server(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), readyLimit)
+	defer cancel()
+	_, ready, err := call[client.Health](ctx, t, http.MethodGet, "/readyz", nil)
+	d.look("ready")
 	if err != nil {
-		d.find("ready", true, "%v", err)
+		d.find("ready", true, "start the server, or mend --url; what the server's log says, and docs/operations/runbook.md, \"When /readyz is 503\"", "%v", err)
 		return nil
 	}
 	d.Server = ready
+	t.examineWork(cmd.Context(), d)
 	return t.examineBooks(cmd, d)
 }
 
@@ -71,44 +144,85 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	if err != nil {
 		return err
 	}
-	db, err := postgres.Open(ctx, postgres.Options{URL: url, MaxConns: 2})
+	d.look("database")
+	db, err := postgres.Open(ctx, postgres.Options{URL: url, MaxConns: 2, Sessions: fairlead.DefaultOptions().DatabaseSessions()})
+	if refused, ok := errors.AsType[*postgres.PoolerError](err); ok {
+		d.look("pooler")
+		d.find("pooler", true, "give PostgreSQL's own address, or a pooler with pool_mode = session: docs/operations/servers.md", "%v", refused)
+		return nil
+	}
+	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
+		d.find("database", true, remedyForError(why), "%s: %s", plainly(why.Reason), oneLine(why.Err))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	// The same small write that /readyz makes.
+	d.look("commits")
+	err = db.Ready(ctx)
+	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
+		d.find("commits", true, remedyForError(why), "%s: %s", plainly(why.Reason), oneLine(why.Err))
+	}
 	findings, err := db.Check(ctx)
 	if err != nil {
-		return err
+		d.find("database", true, remedyFor(operator.UnreadyDatabase), "its settings can't be read: %v", err)
+		return nil
 	}
-	d.Checked = append(d.Checked, postgres.Checks...)
-	for _, f := range findings {
-		d.find(f.Check, f.Fatal, "%s", f.Message)
+	blocked, err := db.Blocked(ctx)
+	if err != nil {
+		d.find("blocked", true, remedyFor(operator.UnreadyDatabase), "the sessions that block others can't be read: %v", err)
+	}
+	d.look(append(postgres.Checks, "blocked")...)
+	for _, f := range append(findings, blocked...) {
+		d.add(f)
 	}
 	if d.Settings, err = db.Settings(ctx); err != nil {
-		return err
+		d.find("database", true, remedyFor(operator.UnreadyDatabase), "its settings can't be read: %v", err)
+		return nil
 	}
 	if d.Migrations, err = postgres.MigrationStatus(ctx, url); err != nil {
-		return err
+		d.find("schema", true, remedyFor(operator.UnreadyDatabase), "it can't be read: %v", err)
+		return nil
 	}
-	d.Checked = append(d.Checked, "schema")
+	d.look("schema")
 	for _, m := range d.Migrations {
 		if m.AppliedAt == nil {
-			d.find("schema", true, "migration %d is pending: run fairlead migrate up", m.Version)
+			d.find("schema", true, "run fairlead migrate up", "migration %d is pending", m.Version)
 			return nil
 		}
 	}
+	stands, err := db.SchemaRange(ctx)
+	if err != nil {
+		return err
+	}
+	if d.Schema = &stands; stands.Oldest > stands.Newest {
+		d.find("schema", true, "install the newer version of fairlead", "the schema serves versions that know step %d and later, and this one knows steps up to %d",
+			stands.Oldest, stands.Newest)
+	}
+	losses, err := db.Losses(ctx)
+	if err != nil {
+		return err
+	}
+	d.look("history")
+	for i := range losses {
+		d.find("history", true, "see docs/operations/restores.md, and then run fairlead doctor --accept-history", "%s", losses[i].String())
+	}
+	t.examineWork(ctx, d)
 	return t.examineBooks(cmd, d)
 }
 
 func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 	r, document, err := t.integrity(cmd)
+	d.look("integrity")
 	if err != nil {
-		return err
+		d.find("integrity", true, "give an admin, service or reader key, or see why the server or database does not answer", "the books can't be checked: %v", err)
+		return nil
 	}
 	d.Integrity = document
-	d.Checked = append(d.Checked, "integrity")
 	if !r.Valid {
-		d.find("integrity", true, "the balances do not agree with the entries: run fairlead integrity")
+		d.find("integrity", true, "run fairlead integrity, which names the first bad account; somebody has changed the database by hand", "the balances do not agree with the entries")
 	}
 	return nil
 }
@@ -117,14 +231,24 @@ func (d *diagnosis) print(out io.Writer) {
 	for _, s := range d.Settings {
 		_, _ = fmt.Fprintf(out, "%-30s %s\n", s.Name, s.Value)
 	}
+	if s := d.Schema; s != nil {
+		_, _ = fmt.Fprintf(out, "%-30s step %d, for versions that know step %d or later; this one knows up to %d\n", "schema", s.Schema, s.Oldest, s.Newest)
+	}
+	for _, name := range d.Checked {
+		if !slices.ContainsFunc(d.Findings, func(f postgres.Finding) bool { return f.Check == name }) {
+			_, _ = fmt.Fprintf(out, "ok: %s: %s\n", name, healthy(name))
+		}
+	}
 	for _, f := range d.Findings {
 		word := "warning"
 		if f.Fatal {
 			word = "WRONG"
 		}
 		_, _ = fmt.Fprintf(out, "%s: %s: %s\n", word, f.Check, f.Message)
+		if f.Remedy != "" {
+			_, _ = fmt.Fprintf(out, "    to mend it: %s\n", f.Remedy)
+		}
 	}
-	_, _ = fmt.Fprintf(out, "checked: %s\n", strings.Join(d.Checked, ", "))
 	verdict := "healthy: every promise holds here"
 	if !d.Healthy {
 		verdict = "NOT HEALTHY"

@@ -20,7 +20,9 @@ func newIntegrity() *cobra.Command {
 		Use:   "integrity",
 		Short: "Recompute all balances from the entries",
 		Long:  "Recompute all balances from the entries and compare. Exit status 0: everything agrees; 1: something does not.",
-		Args:  cobra.NoArgs,
+		Example: "  fairlead integrity                          # the server in this directory\n" +
+			"  fairlead integrity --database-url postgres://db.internal/fairlead --json",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, document, err := t.integrity(cmd)
 			if err != nil {

@@ -31,7 +31,11 @@ type keyInfo struct {
 }
 
 func newKeys() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "keys", Short: "Make, list and revoke API keys"})
+	cmd := group(&cobra.Command{
+		Use: "keys", Short: "Make, list and revoke API keys",
+		Example: "  fairlead keys create --role service --name shop\n" +
+			"  fairlead keys list --url https://fairlead.example        # with an admin key in " + keyVariable,
+	})
 	cmd.AddCommand(newKeysCreate(), newKeysList(), newKeysRevoke())
 	return cmd
 }
@@ -42,13 +46,15 @@ func newKeysCreate() *cobra.Command {
 		role, name string
 	)
 	cmd := &cobra.Command{
-		Use:   "create --role admin|service --name NAME",
+		Use:   "create --role admin|service|reader --name NAME",
 		Short: "Make a key and print it, once",
 		Long:  "Make a key and print it, once. The secret is made here; the server and the database learn only its SHA-256.",
-		Args:  cobra.NoArgs,
+		Example: "  fairlead keys create --role service --name shop\n" +
+			"  fairlead keys create --role reader --name grafana --json --database-url postgres://db.internal/fairlead",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if role != string(auth.RoleAdmin) && role != string(auth.RoleService) {
-				return errors.New("--role must be admin or service")
+			if !auth.Role(role).KeyRole() {
+				return errors.New("--role must be admin, service or reader")
 			}
 			if n := utf8.RuneCountInString(name); n < 1 || n > 200 || strings.ContainsFunc(name, unicode.IsControl) {
 				return errors.New("--name must have 1 to 200 characters, and no control characters")
@@ -67,7 +73,7 @@ func newKeysCreate() *cobra.Command {
 		},
 	}
 	t.bind(cmd)
-	cmd.Flags().StringVar(&role, "role", "", "admin or service")
+	cmd.Flags().StringVar(&role, "role", "", "admin, service, or reader, which reads everything and changes nothing")
 	cmd.Flags().StringVar(&name, "name", "", "what the key is for")
 	return cmd
 }
@@ -96,6 +102,7 @@ func newKeysList() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use: "list", Short: "List keys, revoked ones too", Args: cobra.NoArgs,
+		Example: "  fairlead keys list --json | jq -r '.keys[] | select(.revoked_at == null) | .name'",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			keys, err := t.listKeys(cmd.Context())
 			if err != nil {
@@ -150,7 +157,7 @@ func (t *target) listKeys(ctx context.Context) (list []keyInfo, err error) {
 func newKeysRevoke() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
-		Use: "revoke ID", Short: "Revoke a key for good; in force everywhere within 5 s", Args: cobra.ExactArgs(1),
+		Use: "revoke ID", Short: "Revoke a key for good; in force everywhere within 5 s", Example: "  fairlead keys revoke " + exampleID, Args: one("the id of a key, which fairlead keys list shows"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := uuid.Parse(args[0])
 			if err != nil {

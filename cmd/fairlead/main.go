@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/google/uuid"
+	"github.com/spf13/cobra"
 )
 
 func main() {
@@ -28,15 +29,25 @@ func main() {
 	case errors.As(err, &code):
 		os.Exit(int(code))
 	}
-	fmt.Fprintln(os.Stderr, "fairlead:", err)
+	report(cmd, err)
+	os.Exit(2)
+}
+
+// report says what is wrong, and what to do next. The usage comes first: it may be longer than the terminal.
+func report(cmd *cobra.Command, err error) {
 	if isMisspelt(err) {
-		fmt.Fprint(os.Stderr, cmd.UsageString())
+		fmt.Fprintln(os.Stderr, cmd.UsageString())
+	}
+	said := map[string]string{"error": say(err)}
+	fmt.Fprintln(os.Stderr, "fairlead:", said["error"])
+	if step := nextStep(err); step != "" {
+		said["next_step"] = step
+		fmt.Fprintln(os.Stderr, "next step:", step)
 	}
 	if slices.Contains(os.Args, "--json") {
 		// Whoever reads the one JSON document gets one in this case too.
-		_ = json.NewEncoder(os.Stdout).Encode(map[string]string{"error": err.Error()})
+		_ = json.NewEncoder(os.Stdout).Encode(said)
 	}
-	os.Exit(2)
 }
 
 // exitCode ends the process with a status of its own, for verbs that have already said why.

@@ -17,17 +17,19 @@ func newMigrate() *cobra.Command {
 		Short: "Bring the database's schema up to date, or show where it stands",
 		Long: "Bring the database's schema up to date, or show where it stands. Migrations go forward only; serve runs them\n" +
 			"by itself when it starts.",
+		Example: "  fairlead migrate status\n  fairlead migrate up --database-url postgres://db.internal/fairlead",
 	})
-	one := func(use, short, none string, act func(context.Context, string) ([]postgres.Migration, error)) {
+	act := func(use, short, none string, run func(context.Context, string) ([]postgres.Migration, error)) {
 		var t target
 		verb := &cobra.Command{
 			Use: use, Short: short, Args: cobra.NoArgs,
+			Example: "  fairlead migrate " + use + " --database-url postgres://db.internal/fairlead",
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				url, err := t.databaseAddress()
 				if err != nil {
 					return err
 				}
-				list, err := act(cmd.Context(), url)
+				list, err := run(cmd.Context(), url)
 				if err != nil {
 					return err
 				}
@@ -37,8 +39,8 @@ func newMigrate() *cobra.Command {
 		t.bindDatabase(verb)
 		cmd.AddCommand(verb)
 	}
-	one("up", "Apply what is pending", "the schema was up to date already", postgres.Migrate)
-	one("status", "List the steps and whether they are applied", "no migrations", postgres.MigrationStatus)
+	act("up", "Apply what is pending", "the schema was up to date already", postgres.Migrate)
+	act("status", "List the steps and whether they are applied", "no migrations", postgres.MigrationStatus)
 	return cmd
 }
 

@@ -29,6 +29,9 @@ const (
 	watchPatience = 30 * time.Second
 )
 
+// exampleID is an id in examples.
+const exampleID = "01a20b8a-0442-7248-acf3-79d759fad926"
+
 func newMultidraw() *cobra.Command {
 	var (
 		t       target
@@ -43,16 +46,16 @@ func newMultidraw() *cobra.Command {
 		Use:   "multidraw",
 		Short: "Draw many times at once, and watch it",
 		Long: "Draw many times at once, from a range of integers or from weighted prizes, and watch the progress. Ctrl-C ends the\n" +
-			"watching and not the draws; fairlead multidraw watch ID comes back to them. Exit status 0: completed; 1: not.\n\n" +
-			"  fairlead multidraw --url http://127.0.0.1:8080 --lock-key daily --count 1000000 --min 1 --max 6\n" +
-			"  fairlead multidraw --url http://127.0.0.1:8080 --lock-key daily --count 500 --prizes prizes.json\n\n" +
-			"where prizes.json is a list of {\"id\",\"name\",\"weight\",\"value\"}.",
+			"watching and not the draws; fairlead multidraw watch ID comes back to them. Exit status 0: completed; 1: not.",
+		Example: "  fairlead multidraw --lock-key daily --count 1000000 --min 1 --max 6\n" +
+			"  fairlead multidraw --lock-key prizes --count 500 --prizes prizes.json --results winners.txt\n" +
+			"  echo '[{\"id\":\"gold\",\"name\":\"Gold\",\"weight\":1,\"value\":100},{\"id\":\"none\",\"name\":\"Nothing\",\"weight\":99,\"value\":0}]' > prizes.json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f := cmd.Flags()
 			switch {
 			case body.LockKey == "":
-				return errors.New("--lock-key is needed")
+				return errors.New("--lock-key is needed; fairlead multidraw --help has examples")
 			case body.Count < 1:
 				return errors.New("--count is needed, from 1 to " + strconv.Itoa(multidraw.MaxCount))
 			case f.Changed("min") != f.Changed("max"), f.Changed("min") == (prizes != ""):
@@ -74,35 +77,38 @@ func newMultidraw() *cobra.Command {
 		},
 	}
 	f := cmd.PersistentFlags()
-	f.StringVar(&t.url, "url", "", "a running server, for example http://127.0.0.1:8080; needs "+keyVariable)
+	t.bindServer(f)
 	f.BoolVar(&t.json, "json", false, "print one JSON document: the operation")
 	f.BoolVar(&detach, "detach", false, "do not wait for the last draw")
 	f.StringVar(&results, "results", "", "file to write the draws to, one a line, once all are made; - for standard output")
 	own := cmd.Flags()
-	own.StringVar(&body.LockKey, "lock-key", "", "held until the operation is completed or rolled back")
-	own.Int64Var(&body.Count, "count", 0, "draws to be made")
-	own.Int64Var(&low, "min", 0, "least integer")
-	own.Int64Var(&high, "max", 0, "largest integer")
-	own.StringVar(&prizes, "prizes", "", "JSON file of the prizes")
-	one := func(use, short, method, path string, wait bool) {
+	own.StringVar(&body.LockKey, "lock-key", "", "name of the draw: no other with the same name runs until this one is completed or rolled back")
+	own.Int64Var(&body.Count, "count", 0, "draws to make, 1 to "+strconv.Itoa(multidraw.MaxCount))
+	own.Int64Var(&low, "min", 0, "least integer to draw")
+	own.Int64Var(&high, "max", 0, "largest integer to draw")
+	own.StringVar(&prizes, "prizes", "", "JSON file of the prizes, instead of --min and --max")
+	act := func(use, short, method, path string, wait bool) {
 		cmd.AddCommand(&cobra.Command{
-			Use: use + " ID", Short: short, Args: cobra.ExactArgs(1),
+			Use: use + " ID", Short: short, Example: "  fairlead multidraw " + use + " " + exampleID, Args: one("the id of an operation"),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return t.multidraw(cmd, method, "/v1/multidraws/"+url.PathEscape(args[0])+path, nil, wait && !detach, results)
 			},
 		})
 	}
-	one("watch", "Watch an operation until it is completed", http.MethodGet, "", true)
-	one("show", "Show an operation as it is", http.MethodGet, "", false)
-	one("resume", "Go on with an interrupted operation, and watch it", http.MethodPost, "/resume", true)
-	one("rollback", "End an interrupted or completed operation; its draws stay readable", http.MethodPost, "/rollback", false)
+	act("watch", "Watch an operation until it is completed", http.MethodGet, "", true)
+	act("show", "Show an operation as it is", http.MethodGet, "", false)
+	act("resume", "Go on with an interrupted operation, and watch it", http.MethodPost, "/resume", true)
+	act("rollback", "End an interrupted or completed operation; its draws stay readable", http.MethodPost, "/rollback", false)
 	return cmd
 }
 
 // multidraw asks for something about one operation, watches it if need be, and prints what it then is.
 func (t *target) multidraw(cmd *cobra.Command, method, path string, body any, watch bool, results string) error {
-	if t.url == "" {
-		return errors.New("--url is needed: a running server, for example http://127.0.0.1:8080")
+	if t.json && results == "-" {
+		return errors.New("--json and --results - both write to standard output: give --results a file")
+	}
+	if err := t.findServer(cmd); err != nil {
+		return err
 	}
 	o, raw, err := call[client.Multidraw](cmd.Context(), t, method, path, body)
 	if err != nil {

@@ -29,9 +29,10 @@ func TestMultidrawFlags(t *testing.T) {
 		{"--lock-key k --count 5 --min 1", "either --min and --max"},
 		{"--lock-key k --count 5 --min 1 --max 2 --prizes x", "either --min and --max"},
 		{"--lock-key k --count 5 --prizes /nowhere/at/all", "--prizes: open"},
-		{"--lock-key k --count 5 --min 1 --max 2", "--url is needed"},
-		{"watch", "accepts 1 arg"},
-		{"resume x", "--url is needed"},
+		{"--lock-key k --count 5 --min 1 --max 2 --data /nowhere/at/all", "no server runs on /nowhere/at/all"},
+		{"watch", "multidraw watch needs one argument, the id of an operation, and got 0"},
+		{"resume x --url http://127.0.0.1:1", "no server answers at http://127.0.0.1:1"},
+		{"watch x --json --results -", "both write to standard output"},
 		{"nonsense", "unknown command"},
 	} {
 		out, err := execute(t, append([]string{"multidraw"}, strings.Fields(c.args)...)...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,13 @@ func newRoot() *cobra.Command {
 		Short: "Decides contended things exactly once",
 		Long: "Fairlead sells the last ticket once, draws winners once, and moves money once, on PostgreSQL.\n\n" +
 			"Every flag can be given in the environment: --database-url as FAIRLEAD_DATABASE_URL. Flags win over the\n" +
-			"environment, and the environment over the file named by --config (lines of FAIRLEAD_NAME=value).",
+			"environment, and the environment over the file named by --config (lines of FAIRLEAD_NAME=value). Durations have\n" +
+			"a unit: 500ms, 30s, 10m, 24h.\n\n" +
+			"Start with fairlead demo, which shows everything in one terminal, or with fairlead serve. The other commands find a\n" +
+			"server that was started in the same directory; else give --url with a key in " + keyVariable + ", --database-url, or --data.",
+		Example: "  fairlead demo\n" +
+			"  fairlead serve --listen 127.0.0.1:8080 --data ~/fairlead-data\n" +
+			"  fairlead doctor --data ~/fairlead-data",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       fairlead.Version(),
@@ -33,7 +40,21 @@ func newRoot() *cobra.Command {
 	}
 	root.PersistentFlags().String("config", "", "file of FAIRLEAD_NAME=value lines")
 	root.SetFlagErrorFunc(nearestFlag)
-	root.AddCommand(newServe(), newDemo(), newVerify(), newMultidraw(), newIntegrity(), newDoctor(), newMigrate(), newKeys(), newSagas(), newConsole(), newTop(), newVersion())
+	for _, part := range []struct {
+		title string
+		verbs []*cobra.Command
+	}{
+		{"Run a server:", []*cobra.Command{newDemo(), newServe()}},
+		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newIntegrity(), newVerify()}},
+		{"Work with a server:", []*cobra.Command{newKeys(), newMultidraw(), newSagas(), newMigrate()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title})
+		for _, verb := range part.verbs {
+			verb.GroupID = part.title
+			root.AddCommand(verb)
+		}
+	}
+	root.AddCommand(newVersion())
 	nameNearest(root)
 	return root
 }
@@ -81,6 +102,11 @@ func nameNearest(root *cobra.Command) {
 
 // nearestFlag adds to the error of a misspelt flag which one was meant.
 func nearestFlag(cmd *cobra.Command, err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if hint := explainValue(bad.GetFlag()); hint != "" {
+			return fmt.Errorf("--%s can't be %q: %s", bad.GetFlag().Name, bad.GetValue(), hint)
+		}
+	}
 	name, misspelt := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !misspelt {
 		return err
@@ -107,8 +133,24 @@ func didYouMean(nearest []string) string {
 
 // isMisspelt reports whether an error is that of a verb or a flag that does not exist.
 func isMisspelt(err error) bool {
-	return strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "unknown flag") || strings.HasPrefix(err.Error(), "unknown shorthand flag")
+	return errors.Is(err, errUsage) || strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "unknown flag") || strings.HasPrefix(err.Error(), "unknown shorthand flag")
 }
+
+// errUsage is wrapped where the arguments are not as the usage has them.
+var errUsage = errors.New("see the usage above")
+
+// one wants one argument.
+func one(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%s needs one argument, %s, and got %d: %w", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), what, len(args), errUsage)
+		}
+		return nil
+	}
+}
+
+// flagOnly is the annotation of flags that are never taken from the environment.
+const flagOnly = "flag only"
 
 // bindEnvironment sets every flag that was not given from the environment or, failing that, from the file.
 func bindEnvironment(flags *pflag.FlagSet) error {
@@ -123,9 +165,17 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 			return fmt.Errorf("--config: %w", err)
 		}
 	}
+	chosen, err := chosenTarget(flags)
+	if err != nil {
+		return err
+	}
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || failed != nil || f.Name == "help" || f.Name == "version" {
+		_, given := f.Annotations[flagOnly]
+		if f.Changed || failed != nil || given || f.Name == "help" || f.Name == "version" {
+			return
+		}
+		if _, target := f.Annotations[namesTarget]; target && chosen { // Not the one that the environment names.
 			return
 		}
 		key := environmentName(f.Name)
@@ -136,6 +186,9 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 		if ok && value != "" {
 			if err := flags.Set(f.Name, value); err != nil {
 				failed = fmt.Errorf("%s: %w", key, err)
+				if hint := explainValue(f); hint != "" {
+					failed = fmt.Errorf("%s: can't be %q: %s", key, value, hint)
+				}
 			}
 		}
 	})
@@ -143,6 +196,20 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 		failed = os.Setenv(adminKeyVariable, key)
 	}
 	return failed
+}
+
+// chosenTarget reports whether a server or a database was named on the command line.
+func chosenTarget(flags *pflag.FlagSet) (bool, error) {
+	var names []string
+	flags.Visit(func(f *pflag.Flag) {
+		if _, target := f.Annotations[namesTarget]; target {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	if len(names) > 1 {
+		return false, fmt.Errorf("%s each name a server or a database: give one of them", strings.Join(names, " and "))
+	}
+	return len(names) == 1, nil
 }
 
 func environmentName(flag string) string {

@@ -26,22 +26,25 @@ func newSagas() *cobra.Command {
 		Long: "Look after operations of several steps, such as transfers between ledgers. One that fails to get on ten times in a row\n" +
 			"is shown as stuck, and is tried further. Both acts are safe at any time: a retry repeats nothing that was done, and\n" +
 			"compensate cancels what is not done and undoes what is. What is decided to commit can't be compensated.",
+		Example: "  fairlead sagas list --stuck\n" +
+			"  fairlead sagas show " + exampleID + "\n" +
+			"  fairlead sagas retry " + exampleID + " --url https://fairlead.example   # with an admin or service key in " + keyVariable,
 	})
 	f := cmd.PersistentFlags()
-	f.StringVar(&t.url, "url", "http://127.0.0.1:8080", "a running server; needs "+keyVariable)
+	t.bindServer(f)
 	f.BoolVar(&t.json, "json", false, "print one JSON document")
 	cmd.AddCommand(newSagasList(&t), newSagasInDoubt(&t), newSagasAdopt(&t))
-	one := func(use, short, method, path string) {
+	act := func(use, short, method, path string) {
 		cmd.AddCommand(&cobra.Command{
-			Use: use + " ID", Short: short, Args: cobra.ExactArgs(1),
+			Use: use + " ID", Short: short, Example: "  fairlead sagas " + use + " " + exampleID, Args: one("the id of a saga, which fairlead sagas list shows"),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return ask(cmd, &t, method, "/v1/sagas/"+url.PathEscape(args[0])+path, describeSaga)
 			},
 		})
 	}
-	one("show", "Show one with its steps", http.MethodGet, "")
-	one("retry", "Try a pending one at once", http.MethodPost, "/retry")
-	one("compensate", "Give a pending one up: cancel what is not done, undo what is", http.MethodPost, "/compensate")
+	act("show", "Show a saga with its steps", http.MethodGet, "")
+	act("retry", "Try a pending saga at once", http.MethodPost, "/retry")
+	act("compensate", "Give a pending saga up: cancel what is not done, undo what is", http.MethodPost, "/compensate")
 	return cmd
 }
 
@@ -52,7 +55,7 @@ func newSagasList(t *target) *cobra.Command {
 		limit        int
 	)
 	cmd := &cobra.Command{
-		Use: "list", Short: "List them, oldest first", Args: cobra.NoArgs,
+		Use: "list", Short: "List sagas, oldest first", Example: "  fairlead sagas list --stuck\n  fairlead sagas list --status pending --json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := url.Values{"limit": {fmt.Sprint(limit)}}
 			if stuck {
@@ -67,6 +70,7 @@ func newSagasList(t *target) *cobra.Command {
 				for i := range page.Items {
 					describeSaga(out, &page.Items[i])
 				}
+				nothing(cmd, len(page.Items), "there are no such sagas")
 				if page.Next != "" {
 					_, _ = fmt.Fprintln(out, "There are more.")
 				}
@@ -79,6 +83,13 @@ func newSagasList(t *target) *cobra.Command {
 	f.StringVar(&status, "status", "", "only those of this status: pending, completed, failed or compensated")
 	f.IntVar(&limit, "limit", 50, "most to list, up to 200")
 	return cmd
+}
+
+// nothing says on standard error that a list is empty, so that programs read none.
+func nothing(cmd *cobra.Command, n int, text string) {
+	if n == 0 {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), text)
+	}
 }
 
 // describeSaga says in a few lines what became of a saga.
@@ -107,9 +118,10 @@ func describeSaga(out io.Writer, s *client.Saga) {
 
 func newSagasInDoubt(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "in-doubt", Short: "List the prepared transactions of the server's own in every ledger's database", Args: cobra.NoArgs,
+		Use: "in-doubt", Example: "  fairlead sagas in-doubt --json", Short: "List the prepared transactions of the server's own in every ledger's database", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return ask(cmd, t, http.MethodGet, "/v1/in-doubt", func(out io.Writer, found *client.Doubts) {
+				nothing(cmd, len(found.Items), "no prepared transaction waits for its end")
 				for _, d := range found.Items {
 					age := time.Duration(d.AgeMs) * time.Millisecond
 					_, _ = fmt.Fprintln(out, strings.TrimRight(fmt.Sprintf("%s  %s  %-8s  %-9s  %s", d.GID, d.Ledger, d.Verdict, age, d.Reason), " "))
@@ -124,7 +136,7 @@ func newSagasInDoubt(t *target) *cobra.Command {
 
 func newSagasAdopt(t *target) *cobra.Command {
 	return &cobra.Command{
-		Use: "adopt", Short: "Let the server's log, a copy or a restored one, end its prepared transactions from now on", Args: cobra.NoArgs,
+		Use: "adopt", Example: "  fairlead sagas adopt --url https://fairlead.example", Short: "Let the server's log, a copy or a restored one, end its prepared transactions from now on", Args: cobra.NoArgs,
 		Long: "Let the server's log, which is a copy of another or was restored to an earlier point, end its coordinator's prepared\n" +
 			"transactions in all ledgers from now on. Stop the servers of the other log first, for good: it is refused while they are at\n" +
 			"work, and they are disowned after it. What this log doesn't know is ended when it is 10 min old, as the other ledgers say.",

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -39,6 +40,14 @@ func runScripts(t *testing.T, dir, database string) {
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("FAIRLEAD_DATABASE_URL", database)
+			if database != "" {
+				absent, err := url.Parse(database)
+				if err != nil {
+					return err
+				}
+				absent.Path = "/absent"
+				e.Setenv("ABSENT", absent.String())
+			}
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -62,6 +71,7 @@ func runScripts(t *testing.T, dir, database string) {
 				for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 					if addr, err := os.ReadFile(ts.MkAbs(args[0])); err == nil {
 						ts.Setenv("URL", "http://"+string(bytes.TrimSpace(addr)))
+						ts.Setenv("ADDRESS", string(bytes.TrimSpace(addr)))
 						return
 					}
 					if time.Now().After(deadline) {

@@ -45,7 +45,7 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	text(&o.Listen, "listen", "address to listen on; port 0 takes a free one")
 	text(&o.addrFile, "addr-file", "file to write the address to, once listening")
 	text(&o.Data, "data", "data directory: the private PostgreSQL, and the admin key")
-	text(&o.DatabaseURL, "database-url", "PostgreSQL to use instead of a private one")
+	text(&o.DatabaseURL, "database-url", "PostgreSQL to use instead of a private one, as postgres://USER:PASSWORD@HOST:5432/DATABASE")
 	f.Int32Var(&o.DatabaseConnections, "database-connections", o.DatabaseConnections, "most pooled connections to the database, a quarter of them for reads alone; a few more carry notifications and speculative transactions")
 	period(&o.UnavailableAfter, "unavailable-after", "how long the database may be silent before requests that wait for it are told that it is unavailable")
 	text(&o.JWTSecret, "jwt-secret", "secret that verifies users' tokens (HS256 and up, 32 bytes or more); better given in the environment")
@@ -70,11 +70,11 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	period(&o.ClaimSweepEvery, "claim-sweep-every", "how often stale claims are released; 1s or more")
 	period(&o.RetryBackoff, "retry-backoff", "pause after the first failed attempt; it doubles five times")
 	period(&o.PaceBase, "pace-base", "least time between two publications to a target that has answered 429; it doubles with each; 0s: 1.5 times --retry-backoff")
-	period(&o.PaceMax, "pace-max", "most that this grows to; 0s: 150 times --retry-backoff")
+	period(&o.PaceMax, "pace-max", "most that --pace-base grows to; 0s: 150 times --retry-backoff")
 	number(&o.BreakerRefusals, "breaker-refusals", "publications in a row answered 429 after which a target is sent nothing for --breaker-open")
-	period(&o.BreakerOpen, "breaker-open", "for how long that is; 0s: 150 times --retry-backoff")
+	period(&o.BreakerOpen, "breaker-open", "for how long a target is sent nothing after --breaker-refusals; 0s: 150 times --retry-backoff")
 	number(&o.PublishConcurrency, "publish-concurrency", "attempts that this server makes at once")
-	number(&o.PublishPerTarget, "publish-per-target", "how many of them go to one target")
+	number(&o.PublishPerTarget, "publish-per-target", "how many of --publish-concurrency go to one target")
 	text(&o.SecretsKey, "secrets-key", "key that seals the signing secrets of targets, 32 bytes in hex; more, after commas, only open; better given in the environment")
 	text(&o.BeaconChain, "beacon-chain", "public randomness of campaigns in beacon mode: quicknet or default (drand's mainnet), a file with a chain's description as drand relays serve it, or none")
 	f.StringSliceVar(&o.BeaconRelays, "beacon-relays", nil, "base URLs of drand relays, asked in turn; drand's public ones when absent. They need not be trusted")
@@ -116,7 +116,7 @@ func (o *serveOptions) complete() (err error) {
 	// The address is tried and given back: it is taken for good once there is somebody to answer.
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.Listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return &optionError{option: "Listen", err: err}
 	}
 	return l.Close()
 }
@@ -151,14 +151,6 @@ func flagOf(option string) string {
 	return "--" + strings.ToLower(words)
 }
 
-// nameFlag names an option that can't be used as the flag that it came from.
-func nameFlag(err error) error {
-	if bad, ok := errors.AsType[*fairlead.OptionError](err); ok {
-		return fmt.Errorf("%s: %w", flagOf(bad.Option), bad.Err)
-	}
-	return err
-}
-
 // collectLess sets the garbage collector's target unless the environment does.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
@@ -185,7 +177,11 @@ func newServe() *cobra.Command {
 			"PostgreSQL server programs installed, and starts, supervises and stops them by itself.\n\n" +
 			"FAIRLEAD_ADMIN_KEY sets the first admin key (32 or more visible ASCII characters). Without it one is made,\n" +
 			"printed once, and kept in admin.key in the data directory. At the first start a link is printed that signs in to\n" +
-			"the console, once and within half an hour; fairlead console prints another.",
+			"the console, once and within half an hour; fairlead console prints another.\n\n" +
+			"Ctrl-C or SIGTERM drains the requests under way and ends with status 0. To wipe a trial, remove the data directory.",
+		Example: "  fairlead serve                                   # a private PostgreSQL, data in ./fairlead-data\n" +
+			"  fairlead serve --database-url postgres://fairlead:secret@db.internal:5432/fairlead --listen 0.0.0.0:8080\n" +
+			"  FAIRLEAD_ADMIN_KEY=$(openssl rand -hex 32) fairlead serve --listen 127.0.0.1:8081 --data ~/fairlead-data",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(); err != nil {
@@ -211,12 +207,16 @@ func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
 	ctx := cmd.Context()
 	addr, err := s.Listen(ctx)
 	if err == nil && o.addrFile != "" {
-		err = writeWhole(o.addrFile, addr.String()+"\n")
+		if err = writeWhole(o.addrFile, addr.String()+"\n"); err != nil {
+			err = fmt.Errorf("--addr-file: %w", err)
+		}
 	}
 	if err != nil {
-		return errors.Join(err, s.Close(ctx))
+		return errors.Join(nameFlag(err), s.Close(ctx))
 	}
 	link, signsIn := s.ConsoleLink(ctx, true)
+	base, _, _ := strings.Cut(link, "/console/")
+	defer o.keepAddress(ctx, base)()
 	if signsIn {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "console (signs in once, within %s): %s\n", operator.LinkLife, link)
 	} else {
@@ -236,16 +236,30 @@ func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
 	return err
 }
 
+// keepAddress writes the server's URL to its data directory, where other verbs find it. What it returns removes it again, unless
+// another server has written its own.
+func (o *serveOptions) keepAddress(ctx context.Context, base string) (remove func()) {
+	if _, err := os.Stat(o.Data); err != nil {
+		return func() {} // Nothing is kept: the database and the key came with the flags.
+	}
+	file := addressFile(o.Data)
+	if err := writeWhole(file, base+"\n"); err != nil {
+		o.Logger.WarnContext(ctx, "other commands will not find this server by --data", "error", err)
+	}
+	return func() {
+		if kept, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(kept)) == base {
+			_ = os.Remove(file)
+		}
+	}
+}
+
 // writeWhole writes a file that appears whole or not at all, since whoever waits for it reads it at once.
 func writeWhole(name, text string) error {
 	err := os.WriteFile(name+".tmp", []byte(text), 0o600)
 	if err == nil {
 		err = os.Rename(name+".tmp", name)
 	}
-	if err != nil {
-		return fmt.Errorf("--addr-file: %w", err)
-	}
-	return nil
+	return err
 }
 
 // profile serves the runtime's profiles on a loopback address.

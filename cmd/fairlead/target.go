@@ -7,13 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
@@ -27,6 +31,7 @@ type target struct {
 	databaseURL string
 	data        string
 	json        bool
+	key         string // kept in data, for when the environment has none
 }
 
 const requestTimeout = 2 * time.Minute
@@ -34,17 +39,65 @@ const requestTimeout = 2 * time.Minute
 // keyVariable holds the key for --url.
 const keyVariable = "FAIRLEAD_KEY"
 
+// namesTarget is the annotation of flags of which one names what a verb works on.
+const namesTarget = "names a target"
+
+// bind is for verbs that work on a server or on a database.
 func (t *target) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.url, "url", "", "a running server, for example http://127.0.0.1:8080; needs "+keyVariable)
+	f.StringVar(&t.url, "url", "", "a running server, such as "+defaultURL+"; needs a key in "+keyVariable)
+	_ = f.SetAnnotation("url", namesTarget, nil)
 	t.bindDatabase(cmd)
 }
 
+// bindDatabase is for verbs that work on a database.
 func (t *target) bindDatabase(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.databaseURL, "database-url", "", "the database itself")
+	f.StringVar(&t.databaseURL, "database-url", "", "the database itself, as postgres://USER:PASSWORD@HOST:5432/DATABASE")
 	f.StringVar(&t.data, "data", fairlead.DefaultOptions().Data, "data directory of a running server with a private PostgreSQL")
 	f.BoolVar(&t.json, "json", false, "print one JSON document")
+	for _, name := range []string{"database-url", "data"} {
+		_ = f.SetAnnotation(name, namesTarget, nil)
+	}
+}
+
+// bindServer is for verbs that need a server.
+func (t *target) bindServer(f *pflag.FlagSet) {
+	f.StringVar(&t.url, "url", "", "a running server; needs a key in "+keyVariable+" (default the server of --data, or "+defaultURL+")")
+	f.StringVar(&t.data, "data", fairlead.DefaultOptions().Data, "data directory of a server on this machine, which has its URL, and its first admin key")
+	for _, name := range []string{"url", "data"} {
+		_ = f.SetAnnotation(name, namesTarget, nil)
+	}
+}
+
+// defaultURL is where a server listens unless told otherwise.
+const defaultURL = "http://127.0.0.1:8080"
+
+// addressFile names the file in a data directory that has the URL of the server that runs on it.
+func addressFile(data string) string { return filepath.Join(data, "address") }
+
+// kept returns the content of a small file in the data directory, empty where there is none.
+func kept(file string) string {
+	text, _ := os.ReadFile(file)
+	return strings.TrimSpace(string(text))
+}
+
+// findServer finds the server of the data directory, and its key, unless --url names one. An admin key that was kept is sent
+// nowhere but to the address that was kept beside it.
+func (t *target) findServer(cmd *cobra.Command) error {
+	if t.url != "" {
+		return nil
+	}
+	t.url = kept(addressFile(t.data))
+	switch {
+	case t.url != "":
+		t.key = kept(fairlead.AdminKeyFile(t.data))
+	case cmd.Flags().Changed("data"):
+		return fmt.Errorf("no server runs on %s: start one with fairlead serve --data %[1]s, or give --url", t.data)
+	default:
+		t.url = defaultURL
+	}
+	return nil
 }
 
 // database opens the database that the flags name.
@@ -69,9 +122,9 @@ func (t *target) databaseAddress() (string, error) {
 
 // server makes the Go client of the server that --url names. It tries once: a person can try again.
 func (t *target) server() (*client.Client, error) {
-	key := cmp.Or(os.Getenv(keyVariable), os.Getenv(adminKeyVariable))
+	key := cmp.Or(os.Getenv(keyVariable), os.Getenv(adminKeyVariable), t.key)
 	if key == "" {
-		return nil, errors.New("--url needs an API key in " + keyVariable)
+		return nil, fmt.Errorf("the server at %s needs an API key in %s, such as %[2]s=$(cat %s)", t.url, keyVariable, fairlead.AdminKeyFile(cmp.Or(t.data, fairlead.DefaultOptions().Data)))
 	}
 	c, err := client.New(t.url, key, client.WithRetry(client.Retry{Attempts: 1}), client.WithHTTPClient(&http.Client{Timeout: requestTimeout}))
 	if err != nil {
@@ -88,6 +141,9 @@ func call[Out any](ctx context.Context, t *target, method, path string, in any) 
 	}
 	var answer client.Answer
 	out, err := client.Call[Out](ctx, c, method, path, in, client.Into(&answer))
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return nil, nil, fmt.Errorf("no server answers at %s: %w", t.url, dial)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
@@ -96,6 +152,9 @@ func call[Out any](ctx context.Context, t *target, method, path string, in any) 
 
 // ask sends a request to the server and prints the answer, which people see as text.
 func ask[Out any](cmd *cobra.Command, t *target, method, path string, people func(io.Writer, *Out)) error {
+	if err := t.findServer(cmd); err != nil {
+		return err
+	}
 	out, document, err := call[Out](cmd.Context(), t, method, path, nil)
 	if err != nil {
 		return err

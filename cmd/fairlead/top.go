@@ -42,12 +42,14 @@ type topFrame struct {
 type topBacklog struct {
 	CampaignsActive     int `json:"campaigns_active"`
 	CampaignsDrawing    int `json:"campaigns_drawing"`
+	DrawsDelayed        int `json:"draws_delayed"`
 	AuctionsActive      int `json:"auctions_active"`
 	PublicationsDue     int `json:"publications_due"`
 	PublicationsRunning int `json:"publications_running"`
 	PublicationsFailed  int `json:"publications_failed"`
 	TransfersPending    int `json:"transfers_pending"`
 	SagasPending        int `json:"sagas_pending"`
+	SagasStuck          int `json:"sagas_stuck"`
 	MultidrawsRunning   int `json:"multidraws_running"`
 	MultidrawsStopped   int `json:"multidraws_interrupted"`
 }
@@ -62,18 +64,22 @@ func newTop() *cobra.Command {
 		Use:   "top",
 		Short: "Watch a running server: rates, latency, batches, queues, locks, leader",
 		Long: "Watch a running server: rates, latency, sizes of batches, queues, locks and the leader, drawn anew each second until\n" +
-			"Ctrl-C. Where standard output is no terminal, there is one line for each interval instead, for grep and awk.\n\n" +
+			"you press q. A terminal of 60 columns is wide enough. Where standard output is no terminal, there is one line for each\n" +
+			"interval instead, for grep and awk.\n\n" +
 			"The figures are those of the interval that has just ended, and of the one server that --url names; what waits and who\n" +
 			"holds locks is of the whole system. Quantiles are read from histograms, and are as exact as their buckets are narrow. It\n" +
 			"costs the server three requests an interval, which are among those that are shown.\n\n" +
 			"It needs an admin key in " + keyVariable + ". While the server is away, top says so and goes on trying.",
-		Example: "  " + keyVariable + "=$(cat fairlead-data/admin.key) fairlead top\n" +
+		Example: "  fairlead top                                # the server that was started in this directory\n" +
 			"  fairlead top --url https://fairlead.example --interval 5s | tee load.log\n" +
 			"  fairlead top --json | jq .latency_seconds.p99",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < minTopInterval || interval > maxTopInterval {
 				return fmt.Errorf("--interval must be between %s and %s", minTopInterval, maxTopInterval)
+			}
+			if err := t.findServer(cmd); err != nil {
+				return err
 			}
 			if u, err := url.Parse(t.url); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 				return errors.New("--url must be the URL of a server, such as http://127.0.0.1:8080")
@@ -86,7 +92,7 @@ func newTop() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.url, "url", "http://127.0.0.1:8080", "a running server; needs "+keyVariable)
+	t.bindServer(f)
 	f.DurationVar(&interval, "interval", time.Second, "time between two looks, over which rates are measured")
 	f.BoolVar(&once, "once", false, "measure one interval, print it, and end")
 	f.BoolVar(&t.json, "json", false, "print one JSON document, of one interval, and end")
@@ -174,19 +180,20 @@ func (w *topWatch) once(cmd *cobra.Command) error {
 		return printJSON(cmd, f)
 	}
 	s := screen.New(cmd.OutOrStdout())
-	_, err = io.WriteString(s.Out, f.page(s, w.t.url, w.interval))
+	_, err = io.WriteString(s.Out, f.page(s, w.t.url, w.interval, defaultTopWidth))
 	return err
 }
 
 // run goes on until the command is ended, which is a success. That the first look fails is an error; later the server may have
 // gone for a while.
 func (w *topWatch) run(cmd *cobra.Command) error {
-	ctx := cmd.Context()
+	ctx, quit := context.WithCancel(cmd.Context())
+	defer quit()
 	if _, err := w.look(ctx); err != nil {
 		return err
 	}
 	d := newTopDisplay(cmd.OutOrStdout(), w.t.url, w.interval)
-	d.open()
+	d.open(cmd.InOrStdin(), quit)
 	defer d.close()
 	for wait.For(ctx, w.interval) {
 		f, err := w.look(ctx)

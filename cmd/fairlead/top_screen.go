@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +24,7 @@ const (
 	topEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	topLeave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	topHome  = "\x1b[H"
-	topLine  = "\x1b[K\n" // ends a line and clears what was right of it
+	topLine  = "\x1b[K\r\n" // ends a line and clears what was right of it; the terminal is in raw mode
 	topRest  = "\x1b[K\x1b[J"
 )
 
@@ -36,15 +38,44 @@ type topDisplay struct {
 	interval time.Duration
 	lines    int
 	last     *topFrame
+	restore  func() // gives the terminal its mode back; nil where it has it
 }
 
 func newTopDisplay(out io.Writer, url string, interval time.Duration) *topDisplay {
 	return &topDisplay{s: screen.New(out), url: url, interval: interval}
 }
 
-func (d *topDisplay) open() {
-	if d.s.TTY {
-		_, _ = io.WriteString(d.s.Out, topEnter+topHome+"measuring "+d.url+topRest)
+// open takes the terminal. quit is called when somebody presses q there, or Ctrl-C, which raises no signal in raw mode.
+func (d *topDisplay) open(in io.Reader, quit func()) {
+	if !d.s.TTY {
+		return
+	}
+	_, _ = io.WriteString(d.s.Out, topEnter+topHome+"measuring "+d.url+quitHint(d.s)+topRest)
+	f, ok := in.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return
+	}
+	before, err := term.MakeRaw(int(f.Fd()))
+	if err != nil {
+		return // Signals still end it.
+	}
+	d.restore = func() { _ = term.Restore(int(f.Fd()), before) }
+	go awaitQuit(f, quit) // It ends with the process: a read from a terminal can't be cancelled.
+}
+
+// awaitQuit reads keys until one of them ends the program.
+func awaitQuit(in io.Reader, quit func()) {
+	const interrupt = 3 // Ctrl-C
+	keys := make([]byte, 16)
+	for {
+		n, err := in.Read(keys)
+		if bytes.ContainsAny(keys[:n], "qQ"+string(rune(interrupt))) {
+			quit()
+			return
+		}
+		if err != nil {
+			return
+		}
 	}
 }
 
@@ -52,13 +83,17 @@ func (d *topDisplay) close() {
 	if d.s.TTY {
 		_, _ = io.WriteString(d.s.Out, topLeave)
 	}
+	if d.restore != nil {
+		d.restore()
+	}
 }
 
 // show shows a frame.
 func (d *topDisplay) show(f *topFrame) error {
 	d.last = f
 	if d.s.TTY {
-		return d.draw(f.page(d.s, d.url, d.interval))
+		width, _ := d.size()
+		return d.draw(f.page(d.s, d.url, d.interval, width))
 	}
 	if d.lines%topHeaderEvery == 0 {
 		if _, err := fmt.Fprintln(d.s.Out, topColumns()); err != nil {
@@ -76,20 +111,33 @@ func (d *topDisplay) lost(cause error) error {
 		_, err := fmt.Fprintf(d.s.Out, "# %s %v\n", time.Now().UTC().Format(time.TimeOnly), cause)
 		return err
 	}
-	page := d.s.Paint(screen.Red, time.Now().UTC().Format(time.TimeOnly)+"Z "+cause.Error()) + "\n"
-	if d.last != nil {
-		page += "\nwhat was seen last:\n" + d.last.page(d.s, d.url, d.interval)
+	width, _ := d.size()
+	var page strings.Builder
+	for _, line := range fold(time.Now().UTC().Format(time.TimeOnly)+"Z "+cause.Error()+quitHint(d.s), width) {
+		page.WriteString(d.s.Paint(screen.Red, line) + "\n")
 	}
-	return d.draw(page)
+	if d.last != nil {
+		page.WriteString("\nwhat was seen last:\n" + d.last.page(d.s, d.url, d.interval, width))
+	}
+	return d.draw(page.String())
+}
+
+// size is that of the terminal, but never narrower than the page needs.
+func (d *topDisplay) size() (width, height int) {
+	width = defaultTopWidth
+	if f, ok := d.s.Out.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			width, height = w, h
+		}
+	}
+	return max(width, minTopWidth), height
 }
 
 // draw puts as much of a page on the terminal as fits.
 func (d *topDisplay) draw(page string) error {
 	lines := strings.Split(strings.TrimSuffix(page, "\n"), "\n")
-	if f, ok := d.s.Out.(*os.File); ok {
-		if _, height, err := term.GetSize(int(f.Fd())); err == nil && height > 0 {
-			lines = lines[:min(len(lines), height)]
-		}
+	if _, height := d.size(); height > 0 {
+		lines = lines[:min(len(lines), height)]
 	}
 	_, err := io.WriteString(d.s.Out, topHome+strings.Join(lines, topLine)+topRest)
 	return err
@@ -118,11 +166,21 @@ func (f *topFrame) line() string {
 		f.Latency.P50*1000, f.Latency.P99*1000, commands, mean, commit*1000, queue, f.Transactions, f.Held, f.Waiting, leader, f.CPU)
 }
 
-// page is a frame as a page of lines.
-func (f *topFrame) page(s *screen.Screen, url string, interval time.Duration) string {
+// Widths of the page. It needs minTopWidth; names take what a wider terminal leaves them.
+const (
+	minTopWidth     = 60
+	defaultTopWidth = 80 // where there is no terminal
+)
+
+// page is a frame as a page of lines. None is longer than width, which is minTopWidth or more.
+func (f *topFrame) page(s *screen.Screen, url string, interval time.Duration, width int) string {
 	var b strings.Builder
-	label := func(text string) string { return s.Paint(screen.Faint, screen.Pad(text, 13)) }
-	alarm := func(on bool, text string) string {
+	line := func(label string, parts ...string) {
+		b.WriteString(s.Paint(screen.Faint, screen.Pad(label, 13)) + strings.Join(parts, "   ") + "\n")
+	}
+	head := func(names string) { b.WriteString(s.Paint(screen.Faint, names) + "\n") }
+	alarm := func(on bool, format string, args ...any) string {
+		text := fmt.Sprintf(format, args...)
 		if on {
 			return s.Paint(screen.Red, text)
 		}
@@ -132,49 +190,79 @@ func (f *topFrame) page(s *screen.Screen, url string, interval time.Duration) st
 	if f.Restarted {
 		state = s.Paint(screen.Red, "started anew "+span(f.UptimeSeconds)+" ago")
 	}
-	fmt.Fprintf(&b, "%s %s  %s  %s  %s, every %s\n\n", s.Paint(screen.Bold, "fairlead top"), url, f.Version, state, f.At.Format("15:04:05Z"), interval)
+	const title = "fairlead top"
+	b.WriteString(s.Paint(screen.Bold, title) + " " + strings.TrimRight(column(url, width-len(title)-1), " ") + "\n")
+	fmt.Fprintf(&b, "%s  %s\n", strings.TrimRight(column(f.Version, 24), " "), state)
+	fmt.Fprintf(&b, "%s, every %s%s\n\n", f.At.Format("15:04:05Z"), interval, quitHint(s))
 
-	fmt.Fprintf(&b, "%s%s/s   %s   p50 %s   p90 %s   p99 %s\n", label("requests"), s.Paint(screen.Bold, figure(f.Requests)),
-		alarm(f.Failures > 0, figure(f.Failures)+"/s failed"), brief(f.Latency.P50), brief(f.Latency.P90), brief(f.Latency.P99))
-	fmt.Fprintf(&b, "%s%s/s   %s   %s/s run again   p50 %s   p99 %s\n", label("transactions"), figure(f.Transactions),
-		alarm(f.Failed > 0, figure(f.Failed)+"/s not committed"), figure(f.Retries), brief(f.Transaction.P50), brief(f.Transaction.P99))
+	line("requests", s.Paint(screen.Bold, figure(f.Requests))+"/s", alarm(f.Failures > 0, "%s/s failed", figure(f.Failures)))
+	line("", "p50 "+brief(f.Latency.P50), "p90 "+brief(f.Latency.P90), "p99 "+brief(f.Latency.P99))
+	line("transactions", figure(f.Transactions)+"/s", alarm(f.Failed > 0, "%s/s not committed", figure(f.Failed)))
+	line("", "p50 "+brief(f.Transaction.P50), "p99 "+brief(f.Transaction.P99), figure(f.Retries)+"/s retried")
 	leader := "another server leads the auctions"
 	if f.Leading {
 		leader = fmt.Sprintf("this server leads the auctions, term %.0f", f.Term)
 	}
-	fmt.Fprintf(&b, "%s%s\n", label("leader"), leader)
-	fmt.Fprintf(&b, "%s%.2f cores   %.0f MB   %.0f goroutines   %.0f live subscribers   %s\n\n", label("process"), f.CPU, f.Memory/1e6, f.Goroutines, f.Streams,
-		alarm(f.Dropped > 0, figure(f.Dropped)+"/s dropped"))
+	line("leader", leader)
+	line("process", fmt.Sprintf("%.2f cores", f.CPU), fmt.Sprintf("%.0f MB", f.Memory/1e6), fmt.Sprintf("%.0f goroutines", f.Goroutines))
+	line("", fmt.Sprintf("%.0f live subscribers", f.Streams), alarm(f.Dropped > 0, "%s/s dropped", figure(f.Dropped)))
 
-	b.WriteString(s.Paint(screen.Faint, "service        commands/s  batches/s   batch   p99  commit p50       p99  wait p99  queue  refused/s") + "\n")
+	// The mean of commands in a batch, and the 99th percentiles of a commit and of the wait for it.
+	b.WriteString("\n")
+	head("service    cmds/s  batch commit p99 wait p99 queue refused/s")
 	for _, l := range f.Lanes {
-		row := fmt.Sprintf("%-13s %11s %10s %7s %5.0f %11s %9s %9s %6.0f %10s", l.Service, figure(l.Commands), figure(l.Batches), figure(l.BatchMean), l.Batch.P99,
-			brief(l.Commit.P50), brief(l.Commit.P99), brief(l.Wait.P99), l.Queue, figure(l.Refused))
+		b.WriteString(alarm(l.Refused > 0 || l.Failures > 0, "%s %7s %6s %10s %8s %5.0f %9s\n", column(l.Service, 9), figure(l.Commands), figure(l.BatchMean),
+			brief(l.Commit.P99), brief(l.Wait.P99), l.Queue, figure(l.Refused)))
 		if l.Failures > 0 {
-			row += "  " + figure(l.Failures) + "/s failed"
+			line("", alarm(true, "%s/s failed", figure(l.Failures)))
 		}
-		b.WriteString(alarm(l.Refused > 0 || l.Failures > 0, row) + "\n")
 	}
 
 	q := f.Backlog
-	fmt.Fprintf(&b, "\n%scampaigns %d on sale, %d drawing   auctions %d   transfers %d pending   sagas %d pending\n", label("waiting"),
-		q.CampaignsActive, q.CampaignsDrawing, q.AuctionsActive, q.TransfersPending, q.SagasPending)
-	fmt.Fprintf(&b, "%spublications %d due, %d under way, %s   multi-draws %d running, %d interrupted\n", label(""),
-		q.PublicationsDue, q.PublicationsRunning, alarm(q.PublicationsFailed > 0, strconv.Itoa(q.PublicationsFailed)+" failed"), q.MultidrawsRunning, q.MultidrawsStopped)
-	fmt.Fprintf(&b, "%sbids %s/s   draws %s/s   deliveries %s/s   sagas ended %s/s\n", label("done here"), figure(f.Bids), figure(f.Draws+f.Drawn), figure(f.Attempts), figure(f.Sagas))
-	fmt.Fprintf(&b, "\n%s%d held   %s   %s/s granted   %s\n", label("locks"), f.Held, alarm(f.Waiting > 0, strconv.Itoa(f.Waiting)+" waiting"),
-		figure(f.Granted), alarm(f.Victims > 0, figure(f.Victims)+"/s deadlocks broken"))
+	b.WriteString("\n")
+	line("campaigns", fmt.Sprintf("%d on sale", q.CampaignsActive), fmt.Sprintf("%d drawing", q.CampaignsDrawing), alarm(q.DrawsDelayed > 0, "%d late", q.DrawsDelayed))
+	line("waiting", fmt.Sprintf("auctions %d", q.AuctionsActive), fmt.Sprintf("transfers %d", q.TransfersPending))
+	line("sagas", fmt.Sprintf("%d pending", q.SagasPending), alarm(q.SagasStuck > 0, "%d stuck", q.SagasStuck))
+	line("publications", fmt.Sprintf("%d due", q.PublicationsDue), fmt.Sprintf("%d running", q.PublicationsRunning), alarm(q.PublicationsFailed > 0, "%d failed", q.PublicationsFailed))
+	line("multi-draws", fmt.Sprintf("%d running", q.MultidrawsRunning), alarm(q.MultidrawsStopped > 0, "%d interrupted", q.MultidrawsStopped))
+	line("done here", "bids "+figure(f.Bids)+"/s", "draws "+figure(f.Draws+f.Drawn)+"/s")
+	line("", "deliveries "+figure(f.Attempts)+"/s", "sagas ended "+figure(f.Sagas)+"/s")
+
+	b.WriteString("\n")
+	line("locks", fmt.Sprintf("%d held", f.Held), alarm(f.Waiting > 0, "%d waiting", f.Waiting), figure(f.Granted)+"/s granted")
+	if f.Victims > 0 {
+		line("", alarm(true, "%s/s deadlocks broken", figure(f.Victims)))
+	}
+	const numbers = 27 // the columns behind the names, with their spaces
+	key := (width - numbers) * 3 / 5
+	owner := width - numbers - key
 	if len(f.Locks) > 0 {
-		b.WriteString(s.Paint(screen.Faint, "key                              owner                    held for  waiters  longest wait") + "\n")
+		head(screen.Pad("key", key) + screen.Pad(" owner", owner) + "     held  waiters  longest")
 	}
 	for _, l := range f.Locks {
 		wait := "-"
 		if l.Waiters > 0 {
 			wait = span(l.WaitSeconds)
 		}
-		fmt.Fprintf(&b, "%s %s %8s %8d  %12s\n", column(l.Key, 32), column(l.Owner, 24), span(l.HeldSeconds), l.Waiters, wait)
+		fmt.Fprintf(&b, "%s %s %8s %8d %8s\n", column(l.Key, key), column(l.Owner, owner-1), span(l.HeldSeconds), l.Waiters, wait)
 	}
 	return b.String()
+}
+
+// quitHint says which key ends a page that is drawn again and again.
+func quitHint(s *screen.Screen) string {
+	if !s.TTY {
+		return ""
+	}
+	return "  (q quits)"
+}
+
+// fold breaks a text into lines of a width.
+func fold(text string, width int) (lines []string) {
+	for part := range slices.Chunk([]rune(column(text, utf8.RuneCountInString(text))), width) {
+		lines = append(lines, string(part))
+	}
+	return lines
 }
 
 // column fits a text that others have chosen into a width: what does not fit is cut, what a terminal might obey is not shown.

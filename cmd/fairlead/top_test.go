@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -176,19 +177,74 @@ func TestTopDisplay(t *testing.T) {
 	f := &topFrame{Version: "v9", Locks: []lockView{{Key: "dock\x1b[2J\u202e", Owner: strings.Repeat("ö", 30), Waiters: 2, HeldSeconds: 3700, WaitSeconds: 61}}}
 	f.Requests, f.Failures, f.Restarted, f.Waiting = 1234567, 2.5, true, 2
 	f.Lanes = []top.LaneView{{Service: "ledger", Commands: 812, Refused: 1}}
-	d.open()
-	if err := errors.Join(d.show(f), d.lost(errors.New("no server answers"))); err != nil {
+	d.open(strings.NewReader(""), func() { t.Error("no key was pressed") })
+	if err := errors.Join(d.show(f), d.lost(errors.New("no server answers "+strings.Repeat("x", 80)))); err != nil {
 		t.Fatal(err)
 	}
 	d.close()
 	got := out.String()
-	for _, want := range []string{"1,234,567", "2.5/s failed", "started anew", "dock·[2J·", strings.Repeat("ö", 23) + "…", "1h 1m", "1m 1s", "no server answers", "what was seen last"} {
+	for _, want := range []string{"1,234,567", "2.5/s failed", "started anew", "dock·[2J·", strings.Repeat("ö", 19) + "…", "1h 1m", "1m 1s", "no server answers", "what was seen last", "(q quits)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
 		}
 	}
 	if !strings.HasPrefix(got, topEnter) || !strings.HasSuffix(got, topLeave) || strings.Count(got, topHome) != 3 {
 		t.Errorf("the terminal is not left as it was: %q", got)
+	}
+}
+
+// TestTopFitsSixtyColumns draws the largest figures. No line is longer than the terminal is wide, and nothing is cut but names.
+func TestTopFitsSixtyColumns(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("name", 40)
+	f := &topFrame{Version: "v10.20.30-dirty", Held: 100_000, Waiting: 100_000, Locks: []lockView{
+		{Key: long, Owner: long, Waiters: 100_000, HeldSeconds: 99*86400 + 23*3600, WaitSeconds: 86399},
+	}}
+	for _, x := range []*float64{&f.Requests, &f.Transactions} {
+		*x = 123_456
+	}
+	for _, x := range []*float64{&f.Failures, &f.Failed, &f.Retries, &f.Granted, &f.Victims, &f.Dropped, &f.Bids, &f.Draws, &f.Attempts, &f.Sagas, &f.Goroutines, &f.Streams} {
+		*x = 12_345
+	}
+	f.Latency, f.Transaction = top.Quantiles{P50: 0.999, P90: 9.99, P99: 99.9}, top.Quantiles{P50: 0.999, P99: 99.9}
+	f.UptimeSeconds, f.Restarted, f.CPU, f.Memory, f.Leading, f.Term = 99*86400, true, 127.99, 99e9, true, 123_456
+	f.Lanes = []top.LaneView{{
+		Service: "multidraws-and-more", Commands: 123_456, BatchMean: 4096, Commit: top.Quantiles{P99: 99.9}, Wait: top.Quantiles{P99: 0.999}, Queue: 4096, Refused: 123_456, Failures: 1,
+	}}
+	f.Backlog = topBacklog{1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000}
+	s := &screen.Screen{TTY: true}
+	for _, width := range []int{minTopWidth, 100} {
+		page := f.page(s, "https://fairlead."+long, 100*time.Millisecond, width)
+		for line := range strings.Lines(page) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d columns: %q", n, line)
+			}
+		}
+		for _, want := range []string{
+			"123,456/s", "p99 99.9 s", "99d 23h", "23h 59m", "1000 late", "1000 stuck", "1000 failed", "12,345/s failed", "12,345/s deadlocks broken", "1000 interrupted", "term 123456",
+			"127.99 cores", "(q quits)", "  4096   123,456", "4,096", "100000 waiting",
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("no %q in %d columns:\n%s", want, width, page)
+			}
+		}
+	}
+	for _, line := range fold(long, minTopWidth) {
+		if len(line) > minTopWidth {
+			t.Error(line)
+		}
+	}
+}
+
+// TestTopEndsByKey presses keys.
+func TestTopEndsByKey(t *testing.T) {
+	t.Parallel()
+	for keys, ends := range map[string]bool{"q": true, "xyQ": true, "\x03": true, "": false, "hello": false} {
+		ended := false
+		awaitQuit(strings.NewReader(keys), func() { ended = true })
+		if ended != ends {
+			t.Errorf("%q: %v", keys, ended)
+		}
 	}
 }
 

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
@@ -22,8 +28,10 @@ type verdict struct {
 	Positions  int    `json:"positions"`
 	Winners    int    `json:"winners"`
 	// Beacon is there when public randomness decided.
-	Beacon     *beaconVerdict `json:"beacon,omitempty"`
-	Difference string         `json:"difference,omitempty"`
+	Beacon *beaconVerdict `json:"beacon,omitempty"`
+	// Compared names the published values that were given, such as "commitment".
+	Compared   []string `json:"compared"`
+	Difference string   `json:"difference,omitempty"`
 }
 
 func newVerify() *cobra.Command {
@@ -34,25 +42,28 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify PROOF.json",
 		Short: "Recompute a draw from its proof, offline",
-		Long: "Recompute a draw from its proof, offline, and compare. The proof is the answer of\n" +
-			"GET /v1/campaigns/{id}/proof or GET /v1/multidraws/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, with the\n" +
-			"first difference; 2: the proof could not be read.\n\n" +
+		Long: "Recompute a draw from its proof, offline, and compare. The proof is the answer of GET /v1/campaigns/{id}/proof\n" +
+			"or GET /v1/multidraws/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, with the\n" +
+			"first difference; 2: the input could not be read, or is not a proof.\n\n" +
 			"A proof alone shows that the draw follows from its own seed. Give --commitment, as it was published with the\n" +
-			"campaign, to see that this seed was chosen before the sale.\n\n" +
-			"Where a public beacon decided, its signature is verified too, offline, for drand's public chains and for that of\n" +
-			"--chain. Give --root and --round, as they were published at sell-out, to see that list and round were fixed\n" +
-			"before the round was known.",
-		Args: cobra.ExactArgs(1),
+			"campaign, to check that this seed was chosen before the sale. Take it from where it was published, not from the\n" +
+			"proof.\n\n" +
+			"If a public beacon decided, its signature is verified too, offline, for drand's public chains and for the chain\n" +
+			"named by --chain. Give --root and --round, as they were published at sell-out, to check that list and round were\n" +
+			"fixed before the round was known.",
+		Example: "  fairlead verify proof.json --commitment 01d0fabd251fcbbe2b93b4b927b26ad2a1a99077152e45ded1e678afa45dbec5\n" +
+			"  curl -s -H \"Authorization: Bearer $KEY\" http://127.0.0.1:8080/v1/campaigns/ID/proof | fairlead verify -",
+		Args: one("the file of a proof, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := published.check(cmd); err != nil {
+				return err
+			}
 			data, err := readProof(cmd, args[0])
 			if err != nil {
 				return err
 			}
-			if err := published.check(cmd); err != nil {
-				return err
-			}
 			if multidraw.IsProof(data) {
-				return verifyMultidraw(cmd, data, published.commitment, asJSON)
+				return verifyMultidraw(cmd, data, published, asJSON)
 			}
 			v := verify(data, published)
 			return conclude(cmd, asJSON, v, v.Valid, v.print)
@@ -78,15 +89,42 @@ func readProof(cmd *cobra.Command, name string) ([]byte, error) {
 	if err == nil && len(data) > fairdraw.MaxProofBytes {
 		err = errors.New(name + " is too large for a proof")
 	}
+	if err == nil {
+		err = readable(name, data)
+	}
 	return data, err
+}
+
+// readable returns an error if the input can't be a proof, not even an altered one: it is not JSON, or has nothing of a proof.
+func readable(name string, data []byte) error {
+	var members struct {
+		Seed    jsontext.Value `json:"server_seed"`
+		Winners jsontext.Value `json:"winners"`
+		Title   string         `json:"title"`
+		Detail  string         `json:"detail"`
+		Code    string         `json:"code"`
+	}
+	// An altered proof may have a member twice: it is readable, and not valid.
+	err := json.Unmarshal(data, &members, jsontext.AllowDuplicateNames(true))
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		return fmt.Errorf("%s is empty", name)
+	case !jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)):
+		return fmt.Errorf("%s is not a proof: it is not JSON", name)
+	case members.Seed != nil || members.Winners != nil:
+		return nil
+	case err == nil && members.Code != "":
+		return fmt.Errorf("%s is not a proof, but a server's refusal: %s: %s", name, members.Code, cmp.Or(members.Detail, members.Title))
+	}
+	return fmt.Errorf("%s is not a proof: it has no server_seed and no winners", name)
 }
 
 func verify(data []byte, published published) verdict {
 	proof, err := fairdraw.ParseProof(data)
 	if err != nil {
-		return verdict{Difference: err.Error()}
+		return verdict{Compared: []string{}, Difference: err.Error()}
 	}
-	v := verdict{Campaign: proof.Campaign, Commitment: proof.Commitment, Positions: len(proof.Positions), Winners: len(proof.Winners)}
+	v := verdict{Compared: published.given(), Campaign: proof.Campaign, Commitment: proof.Commitment, Positions: len(proof.Positions), Winners: len(proof.Winners)}
 	v.Beacon = describeBeacon(proof)
 	if err = proof.VerifyBeacon(beacon.Trust(published.chains...)); err == nil {
 		err = published.verify(proof)
@@ -105,10 +143,22 @@ func (v *verdict) print(out io.Writer) {
 	if b := v.Beacon; b != nil {
 		_, _ = fmt.Fprintf(out, "beacon      round %d of %s, due at %s\nchain       %s\n", b.Round, b.Chain, b.DueAt.Format(time.RFC3339), b.ChainHash)
 	}
-	if v.Valid {
-		_, _ = fmt.Fprintln(out, "valid: the winners follow from the published data")
-	} else {
-		_, _ = fmt.Fprintln(out, "NOT VALID:", v.Difference)
+	printVerdict(out, "the winners", "the campaign", v.Compared, v.Difference)
+}
+
+// printVerdict prints what a proof shows, and what it does not show.
+func printVerdict(out io.Writer, drawn, committed string, compared []string, difference string) {
+	switch {
+	case difference != "":
+		_, _ = fmt.Fprintln(out, "NOT VALID:", difference)
+		return
+	case len(compared) > 0:
+		_, _ = fmt.Fprintf(out, "compared    %s, as published\nvalid: %s follow from the published data\n", strings.Join(compared, ", "), drawn)
+	default:
+		_, _ = fmt.Fprintf(out, "valid: %s follow from the seed in this proof; nothing published was compared\n", drawn)
+	}
+	if !slices.Contains(compared, "commitment") {
+		_, _ = fmt.Fprintf(out, "note: this does not show that the seed was chosen beforehand: compare with --commitment HEX, as published with %s\n", committed)
 	}
 }
 
@@ -118,19 +168,24 @@ type multidrawVerdict struct {
 	Operation  string `json:"operation"`
 	Commitment string `json:"commitment"`
 	Draws      int64  `json:"draws"`
-	Difference string `json:"difference,omitempty"`
+	// Compared names the published values that were given.
+	Compared   []string `json:"compared"`
+	Difference string   `json:"difference,omitempty"`
 }
 
 // verifyMultidraw draws a multi-draw again.
-func verifyMultidraw(cmd *cobra.Command, data []byte, commitment string, asJSON bool) error {
-	var v multidrawVerdict
+func verifyMultidraw(cmd *cobra.Command, data []byte, published published, asJSON bool) error {
+	if published.root != "" || published.round != 0 {
+		return errors.New("--root and --round are for the proof of a campaign, and this is one of a multi-draw")
+	}
+	v := multidrawVerdict{Compared: published.given()}
 	proof, err := multidraw.ParseProof(data)
 	if err == nil {
 		v.Operation, v.Commitment, v.Draws = proof.Operation, proof.Commitment, proof.Count
 		err = proof.Verify(cmd.Context())
 	}
-	if err == nil && commitment != "" {
-		err = proof.VerifyCommitment(commitment)
+	if err == nil && published.commitment != "" {
+		err = proof.VerifyCommitment(published.commitment)
 	}
 	if cmd.Context().Err() != nil {
 		return cmd.Context().Err()
@@ -140,10 +195,9 @@ func verifyMultidraw(cmd *cobra.Command, data []byte, commitment string, asJSON 
 		v.Difference = err.Error()
 	}
 	return conclude(cmd, asJSON, v, v.Valid, func(out io.Writer) {
-		if v.Valid {
-			_, _ = fmt.Fprintf(out, "operation   %s\ncommitment  %s\ndraws       %d\nvalid: the draws follow from the published data\n", v.Operation, v.Commitment, v.Draws)
-		} else {
-			_, _ = fmt.Fprintln(out, "NOT VALID:", v.Difference)
+		if v.Operation != "" {
+			_, _ = fmt.Fprintf(out, "operation   %s\ncommitment  %s\ndraws       %d\n", v.Operation, v.Commitment, v.Draws)
 		}
+		printVerdict(out, "the draws", "the operation", v.Compared, v.Difference)
 	})
 }

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +29,8 @@ func (p *published) bind(f *pflag.FlagSet) {
 	f.StringSliceVar(&p.chains, "chain", nil, "hash of a beacon's chain to trust beside drand's public ones, in hex")
 }
 
-// check refuses a value that was given and is empty: a script whose variable is not set would verify less than it means to.
+// check refuses a value that was given and is empty: a script whose variable is not set would verify less than it means to. It
+// refuses a hash that can't be one, too, and lets hashes have capital letters.
 func (p *published) check(cmd *cobra.Command) error {
 	for _, name := range []string{"commitment", "root", "round"} {
 		flag := cmd.Flags().Lookup(name)
@@ -34,7 +38,27 @@ func (p *published) check(cmd *cobra.Command) error {
 			return fmt.Errorf("--%s is empty: give the published one, or leave the flag out", name)
 		}
 	}
+	for name, value := range map[string]*string{"commitment": &p.commitment, "root": &p.root} {
+		*value = strings.ToLower(*value)
+		if b, err := hex.DecodeString(*value); err != nil || *value != "" && len(b) != sha256.Size {
+			return fmt.Errorf("--%s must be a SHA-256: %d hexadecimal digits", name, hex.EncodedLen(sha256.Size))
+		}
+	}
 	return nil
+}
+
+// given names the published values to compare with.
+func (p *published) given() []string {
+	names := []string{}
+	for _, v := range []struct {
+		name  string
+		given bool
+	}{{"commitment", p.commitment != ""}, {"root", p.root != ""}, {"round", p.round != 0}} {
+		if v.given {
+			names = append(names, v.name)
+		}
+	}
+	return names
 }
 
 // verify holds a proof that is valid in itself against what was published.

@@ -13,9 +13,10 @@ import (
 func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  fairlead version --json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := map[string]string{"version": fairlead.Version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 			return show(cmd, asJSON, v, func(out io.Writer) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
 	"github.com/fairlead-dev/fairlead"
@@ -33,6 +34,8 @@ import (
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/redisclient/goredisclient"
+	"github.com/fairlead-dev/fairlead/redisclient/rueidisclient"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -42,7 +45,10 @@ var (
 	_ lock.Backend      = (*etcdlock.Backend)(nil)
 	_ lock.Backend      = (*redislock.Backend)(nil)
 	_ idempotency.Store = (*idempotencyredis.Store)(nil)
-	_                   = func(c rueidis.Client) checkpoint.Store { return checkpointredis.New(c) }
+	_                   = func(c *redis.Client) (lock.Backend, error) {
+		return redislock.New(goredisclient.New(c), redislock.Options{})
+	}
+	_ = func(c rueidis.Client) checkpoint.Store { return checkpointredis.New(rueidisclient.New(c)) }
 )
 
 const schema = "outside"

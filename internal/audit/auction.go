@@ -99,6 +99,18 @@ func bidChecks() []check {
 			LEFT JOIN auctions a ON a.id = coalesce(s.auction, b.auction)
 			WHERE (s.amount = b.amount AND s.seq = b.seq AND s.round = b.round AND s.at = b.at AND s.hold = b.hold
 			       AND s.active = (a.status = 'active')) IS NOT TRUE`},
+		{guarantee: Auctions, promise: "a bid outbids the standing bid of another account, which then has the place behind the winners", sql: lives + `
+			SELECT format('auction %s: bid %s of %s over %s at rank %s of %s places outbids number %s, of %s over %s; at least %s would win', b.auction,
+			              b.seq, b.account, b.amount, b.rank, r.winners, b.outbid, o.account, o.amount, b.floor)
+			FROM auction_bids b
+			LEFT JOIN auction_rounds r ON r.auction = b.auction AND r.round = b.round
+			LEFT JOIN auction_bids o ON o.auction = b.auction AND o.seq = b.outbid
+			WHERE (b.outbid > 0 OR b.floor IS NOT NULL)
+			  AND (o.seq < b.seq AND o.account <> b.account AND b.rank <= r.winners AND o.amount < b.floor AND b.floor <= b.amount + 1
+			       AND NOT EXISTS (SELECT FROM auction_winners w
+			                       WHERE w.auction = o.auction AND w.account = o.account AND w.round >= o.round AND w.round < b.round)
+			       AND NOT EXISTS (SELECT FROM lives l WHERE l.auction = o.auction AND l.account = o.account
+			                       AND l.before_seq = o.seq AND l.seq < b.seq)) IS NOT TRUE`},
 		{guarantee: Auctions, promise: "no two active bids have one amount, where amounts are unique", sql: `
 			SELECT format('auction %s: %s active bids over %s', s.auction, count(*), s.amount)
 			FROM auction_standing s JOIN auctions a ON a.id = s.auction

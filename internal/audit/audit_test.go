@@ -83,7 +83,9 @@ INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_
 	(b(14), b(1), u(1), 409, convert_to('{"code":"sold_out"}', 'UTF8'), now()),
 	(b(15), b(1), u(1), 204, '', now()),
 	(b(16), b(1), u(1), 201, convert_to('{"auction":"' || u(402) || '","account":"bx","amount":30,"seq":3}', 'UTF8'), now()),
-	(b(17), b(1), u(1), 201, convert_to('{"id":"' || u(404) || '"}', 'UTF8'), now());
+	(b(17), b(1), u(1), 201, convert_to('{"id":"' || u(404) || '"}', 'UTF8'), now()),
+	(b(18), b(1), u(1), 201, convert_to('{"id":"' || u(501) || '","tokens":{"door":3,"gate":1}}', 'UTF8'), now());
+INSERT INTO lock_keys (key, token) VALUES ('door', 4), ('gate', 1);
 INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window, snipe_extension, snipe_max,
 		cooldown, unique_amounts, total_bids, seq, version, revision, created_at, started_at, ended_at) VALUES
 	(u(401), 'one', 'completed', 'SIM', 'sel', 2, 5, 5, 10000000, 60000000, 2, 1000000, true, 5, 13, 9, u(1), s(0), s(0), s(1261)),
@@ -105,7 +107,8 @@ INSERT INTO auction_events (auction, seq, type, at, data)
 		(u(401), 8, 'bid.carried_over'), (u(401), 9, 'round.started'), (u(401), 12, 'round.completed'), (u(401), 13, 'auction.completed'),
 		(u(402), 1, 'auction.started'), (u(402), 2, 'round.started'), (u(403), 1, 'auction.started'), (u(403), 2, 'round.started'),
 		(u(403), 4, 'auction.cancelled')) AS e (auction, seq, type);
-UPDATE auction_bids SET began_at = at;
+UPDATE auction_bids SET began_at = at, outbid = NULL;
+UPDATE auction_bids SET outbid = 3, floor = amount + 1 WHERE seq = 4;
 UPDATE auction_events SET data = json_build_object('round', 1, 'ends_at', s(660), 'extensions', 1) WHERE type = 'round.extended';
 INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active) VALUES
 	(u(401), 'by', 12, NULL, 2, 10, s(700), u(213), false), (u(402), 'bx', 30, 30, 1, 3, s(5), u(214), true),
@@ -269,6 +272,12 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"standing after the end", `UPDATE auction_standing SET active = true WHERE auction = u(403)`, "standing bid"},
 		{"not standing while it runs", `UPDATE auction_standing SET active = false WHERE auction = u(402)`, "standing bid"},
 		{"winner stands", `INSERT INTO auction_standing SELECT auction, account, amount, NULL, round, seq, at, hold, false FROM auction_bids WHERE auction = u(401) AND seq = 11`, "standing bid"},
+		{"outbid by a bid behind the winners", `UPDATE auction_bids SET outbid = 3, floor = 11 WHERE auction = u(401) AND seq = 5`, "a bid outbids"},
+		{"outbid itself", `UPDATE auction_bids SET outbid = 5, floor = 26 WHERE auction = u(401) AND seq = 11`, "a bid outbids"},
+		{"outbid by a lower bid", `UPDATE auction_bids SET floor = 10 WHERE auction = u(401) AND seq = 4`, "a bid outbids"},
+		{"outbid number that there is not", `UPDATE auction_bids SET outbid = 2 WHERE auction = u(401) AND seq = 4`, "a bid outbids"},
+		{"outbid after it won", `UPDATE auction_bids SET outbid = 4, floor = 26 WHERE auction = u(401) AND seq = 11`, "a bid outbids"},
+		{"outbid with an old bid", `UPDATE auction_bids SET outbid = 3, floor = 13, rank = 1 WHERE auction = u(401) AND seq = 10`, "a bid outbids"},
 		{"amount twice", `UPDATE auction_standing SET amount = 40, unique_amount = NULL WHERE auction = u(402)`, "one amount"},
 		{"round skipped", `UPDATE auction_rounds SET status = 'pending', ended_at = NULL WHERE auction = u(401) AND round = 1`, "with its rounds"},
 		{"two rounds open", `DROP INDEX auction_rounds_active; UPDATE auction_rounds SET status = 'active' WHERE auction = u(402)`, "with its rounds"},
@@ -297,6 +306,8 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"paid for nothing", `DELETE FROM auction_winners WHERE round = 1`, "what a seller got"},
 		{"bid that was never placed", `UPDATE idempotency_keys SET body = convert_to('{"auction":"' || u(402) || '","account":"bx","amount":31,"seq":3}', 'UTF8') WHERE id = b(16)`, "has its effect"},
 		{"auction that was never made", `UPDATE idempotency_keys SET body = convert_to('{"id":"' || u(405) || '"}', 'UTF8') WHERE id = b(17)`, "has its effect"},
+		{"lock that was never granted", `UPDATE lock_keys SET token = 2 WHERE key = 'door'`, "has its effect"},
+		{"lock key that is forgotten", `DELETE FROM lock_keys WHERE key = 'gate'`, "has its effect"},
 		{"key without an effect", `UPDATE idempotency_keys SET body = convert_to('{"id":"' || u(777) || '"}', 'UTF8') WHERE status = 201`, "has its effect"},
 		{"refusal without an intent", `UPDATE idempotency_keys SET body = convert_to('{"transfer":"' || u(1) || '"}', 'UTF8') WHERE status = 402`, "has its effect"},
 		{"key of a retryable answer", `UPDATE idempotency_keys SET body = convert_to('{"retryable":true}', 'UTF8') WHERE status = 409`, "told to try again"},

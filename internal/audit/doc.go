@@ -17,7 +17,7 @@
 //     numbered without a gap; a bid only rises, while its round is open, after its cooldown, to an amount of its own where
 //     that is asked for; a round lasts what it should and its extensions; its winners are the best of its candidates, and
 //     paid the seller exactly that; what has ended holds nothing.
-//   - Idempotency keys: every stored success names an object that exists.
+//   - Idempotency keys: every stored success names an object that exists, and that of a lock a token that was granted.
 //
 // # What it does not check
 //

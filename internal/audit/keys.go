@@ -30,6 +30,8 @@ type keyAnswer struct {
 	Seq       int64  `json:"seq"`
 	Retryable bool   `json:"retryable"`
 	Code      string `json:"code"`
+	// Tokens are those of a lock, which may have ended.
+	Tokens map[string]int64 `json:"tokens"`
 }
 
 // eachKey calls visit with every stored answer that has a body.
@@ -65,14 +67,22 @@ func findRetryable(ctx context.Context, tx pgx.Tx, report func(string, ...any)) 
 }
 
 // findKeysWithoutEffect looks up the object that each stored success names: the one it made or changed, the campaign
-// of a draw, the bid that was accepted, or the failed intent of a refused transfer.
+// of a draw, the bid that was accepted, the transfer that has a reference, or the failed intent of a
+// refused transfer.
 func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, ...any)) error {
 	objects := map[string]string{} // the object that must exist, and the key that says so
 	failed := map[string]string{}  // the failed transfer that must exist, likewise
+	tokens := map[string]int64{}   // the newest token of each lock key that was told
 	err := eachKey(ctx, tx, func(id string, status int, answer keyAnswer) {
 		switch {
+		case answer.Code == "reference_taken":
+			objects[answer.Transfer] = id
 		case status >= 400 && answer.Transfer != "":
 			failed[answer.Transfer] = id
+		case status < 300 && answer.Tokens != nil:
+			for key, token := range answer.Tokens {
+				tokens[key] = max(tokens[key], token)
+			}
 		case status < 300 && answer.ID != "":
 			objects[answer.ID] = id
 		case status < 300 && answer.Auction != "":
@@ -107,11 +117,36 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 		UNION ALL SELECT w.id FROM sagas s JOIN unnest($1::text[]) AS w (id) ON w.id = s.id::text WHERE s.status = 'failed'`); err != nil {
 		return err
 	}
+	if err := findTokens(ctx, tx, tokens, report); err != nil {
+		return err
+	}
 	for object, id := range objects {
 		report("key %s: %s does not exist", id, object)
 	}
 	for transfer, id := range failed {
 		report("key %s: failed transfer %s does not exist", id, transfer)
+	}
+	return nil
+}
+
+// findTokens reports the lock keys that have not had the token that was told.
+func findTokens(ctx context.Context, tx pgx.Tx, told map[string]int64, report func(string, ...any)) error {
+	rows, err := tx.Query(ctx, `SELECT key, token FROM lock_keys WHERE key = ANY($1)`, slices.Collect(maps.Keys(told)))
+	if err != nil {
+		return err
+	}
+	var key string
+	var token int64
+	if _, err := pgx.ForEachRow(rows, []any{&key, &token}, func() error {
+		if token >= told[key] {
+			delete(told, key)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for key, token := range told {
+		report("lock key %s: token %d was granted, and is not recorded", key, token)
 	}
 	return nil
 }

@@ -52,6 +52,13 @@ func moneyChecks() []check {
 			UNION ALL
 			SELECT format('leg %s of %s has no transfer %s', l.step, l.saga, l.transfer)
 			FROM saga_legs l LEFT JOIN transfers t ON t.id = l.transfer WHERE l.outcome = 'done' AND t.id IS NULL`},
+		{guarantee: Money, promise: "a reference is that of a deposit, withdrawal or transfer, and taken if that is completed", sql: `
+			SELECT format('reference %s of transfer %s (%s, %s), taken: %s', r.reference, r.transfer, coalesce(t.kind, 'absent'), t.status, r.completed)
+			FROM transfer_references r LEFT JOIN transfers t ON t.id = r.transfer
+			WHERE t.id IS NULL OR t.kind NOT IN ('transfer', 'deposit', 'withdrawal') OR r.completed <> (t.status = 'completed')
+			UNION ALL
+			SELECT format('reference %s is that of %s completed transfers', reference, count(*)) FROM transfer_references
+			WHERE completed GROUP BY reference HAVING count(*) > 1`},
 		{guarantee: Money, promise: "what is held is the sum of the open holds", sql: `
 			SELECT format('account %s: held %s, open holds sum to %s', coalesce(a.id, h.account), a.held, coalesce(h.total, 0))
 			FROM accounts a FULL JOIN

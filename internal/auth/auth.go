@@ -30,7 +30,7 @@ var (
 	ErrInvalidOptions = errors.New("auth: invalid options")
 )
 
-// Role is what a principal may do at all. On whose behalf it may do it is answered by [Principal.MayActFor].
+// Role is what a principal may do at all. [Principal.MayRead] and [Principal.MayActFor] say for which accounts.
 type Role string
 
 // The roles. Their text is what the command line takes and what the key store keeps.
@@ -40,12 +40,14 @@ const (
 	// RoleService is another program's key: all that is done on behalf of accounts, for every account, but no
 	// administration.
 	RoleService Role = "service"
+	// RoleReader is a key that reads everything and changes nothing, for monitoring and exports.
+	RoleReader Role = "reader"
 	// RoleUser is a person with a JWT: one account, its own.
 	RoleUser Role = "user"
 )
 
 // KeyRole reports whether r can be given to an API key. Users have no keys, they have tokens.
-func (r Role) KeyRole() bool { return r == RoleAdmin || r == RoleService }
+func (r Role) KeyRole() bool { return r == RoleAdmin || r == RoleService || r == RoleReader }
 
 // Principal is who a request comes from. The zero Principal may do nothing. A Principal is a value, to be copied freely.
 type Principal struct {
@@ -53,22 +55,21 @@ type Principal struct {
 	// ID is "key:" and the key's id, or "user:" and the token's subject. It is the scope of idempotency keys, so it is the
 	// same for every request of one principal and different for any two, whatever their names.
 	ID      string
-	Account string // the only account a user may act for, the token's subject; empty for keys, which may act for any
+	Account string // a user's own account, the token's subject; empty for keys, which are not bound to an account
 	Name    string // for people to read in audit records: the key's name, or the token's subject
 }
 
-// MayActFor reports whether p may read and move what belongs to account. It is decided from the principal alone, before any
-// state is looked at, so that the answer tells nothing of whether the account exists.
-func (p Principal) MayActFor(account string) bool {
-	switch p.Role {
-	case RoleAdmin, RoleService:
-		return true
-	case RoleUser:
+// MayRead reports whether p may read what belongs to account. It is decided from the principal alone, before any state is
+// looked at, so that the answer tells nothing of whether the account exists.
+func (p Principal) MayRead(account string) bool {
+	if p.Role == RoleUser {
 		return p.Account != "" && p.Account == account
-	default:
-		return false
 	}
+	return p.Role.KeyRole()
 }
+
+// MayActFor reports whether p may move what belongs to account. It is decided as MayRead is.
+func (p Principal) MayActFor(account string) bool { return p.Role != RoleReader && p.MayRead(account) }
 
 // IsAdmin reports whether p may administer the server.
 func (p Principal) IsAdmin() bool { return p.Role == RoleAdmin }

@@ -22,6 +22,7 @@ func TestMayActFor(t *testing.T) {
 	}{
 		{"admin", Principal{Role: RoleAdmin}, "ann", true},
 		{"service", Principal{Role: RoleService}, "ann", true},
+		{"reader", Principal{Role: RoleReader}, "ann", false},
 		{"user own", user, "ann", true},
 		{"user other", user, "bob", false},
 		{"user other case", user, "Ann", false},
@@ -33,6 +34,10 @@ func TestMayActFor(t *testing.T) {
 	} {
 		if got := c.p.MayActFor(c.account); got != c.want {
 			t.Errorf("%s: MayActFor(%q) = %v", c.name, c.account, got)
+		}
+		// Only a reader may read more than it may move.
+		if got, want := c.p.MayRead(c.account), c.want || c.p.Role == RoleReader; got != want {
+			t.Errorf("%s: MayRead(%q) = %v", c.name, c.account, got)
 		}
 	}
 	if !(Principal{Role: RoleAdmin}).IsAdmin() || (Principal{Role: RoleService}).IsAdmin() || user.IsAdmin() {
@@ -56,7 +61,7 @@ func TestValidAccount(t *testing.T) {
 func TestGenerateKey(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, role := range []Role{RoleAdmin, RoleService} {
+	for _, role := range []Role{RoleAdmin, RoleService, RoleReader} {
 		for range 100 {
 			secret, hash, err := GenerateKey(role)
 			testwait.Must(t, err)

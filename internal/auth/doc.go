@@ -4,13 +4,14 @@
 //
 // A request presents one credential, "Authorization: Bearer KEY-or-JWT", or the same in a WebSocket's subprotocols.
 // [Authorization] or [SubprotocolAuthorization] takes it from the header, [Authenticator.Authenticate] turns it into a
-// [Principal], and [Principal.MayActFor] says whether that may act for an account. All three come before any state is looked
+// [Principal]. [Principal.MayRead] and [Principal.MayActFor] say for which accounts. All of them come before any state is looked
 // at, so that their refusals tell nothing about what exists.
 //
-//   - An API key is a secret of which the store knows the SHA-256. Its role is
-//     [RoleAdmin] or [RoleService], and it may act for every account.
-//   - A JWT is a user's. Its sub is the one account that the user may act for.
-//     Its exp is required, its nbf and iat are honoured, and its signature must
+//   - An API key is a secret of which the store knows the SHA-256. With the role
+//     [RoleAdmin] or [RoleService] it may act for every account. With
+//     [RoleReader] it reads everything and changes nothing.
+//   - A JWT is a user's. Its sub is the one account that the user may read and
+//     act for. Its exp is required, its nbf and iat are honoured, and its signature must
 //     verify with a configured key, by an algorithm that this very key is for.
 //
 // A credential with the shape of a JWT is taken for one first, and for a key if it is no good token. Every failure to the

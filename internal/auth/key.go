@@ -23,7 +23,7 @@ const (
 // Key is an API key as it is stored: everything but the secret.
 type Key struct {
 	ID        string            // names the key to people and in [Principal].ID; it never changes
-	Role      Role              // [RoleAdmin] or [RoleService]
+	Role      Role              // one for which [Role.KeyRole] holds
 	Name      string            // 1 to 200 characters, chosen by whoever made the key
 	Hash      [sha256.Size]byte // the SHA-256 of the secret, see [HashKey]
 	CreatedAt time.Time         // UTC
@@ -39,9 +39,9 @@ type KeyStore interface {
 	InsertKey(ctx context.Context, key Key) error
 }
 
-// GenerateKey makes a new API key for role, which is [RoleAdmin] or [RoleService]. The secret is "fl_admin_" or
-// "fl_service_", by which secret scanners can know it, and 256 random bits in base64url. It is shown once and kept nowhere;
-// the hash is what is stored.
+// GenerateKey makes a new API key for role, which is [RoleAdmin], [RoleService] or [RoleReader]. The secret is "fl_", the role
+// and "_", by which secret scanners can know it, and 256 random bits in base64url. It is shown once and kept nowhere; the hash
+// is what is stored.
 func GenerateKey(role Role) (secret string, hash [sha256.Size]byte, err error) {
 	if !role.KeyRole() {
 		return "", hash, fmt.Errorf("auth: generate key: role %q can't have one", role)

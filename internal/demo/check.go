@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -137,10 +138,18 @@ func (d *Demo) checkStory(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	if err := d.compareReplay(ctx, tx, args); err != nil {
 		return err
 	}
-	for _, q := range questions() {
+	if err := d.crashArguments(ctx, args); err != nil {
+		return err
+	}
+	for _, q := range slices.Concat(questions(), lockQuestions(d.databases.writes), d.crashQuestions()) {
 		g := Guarantee{ID: q.id, Promise: q.promise}
-		if err := tx.QueryRow(ctx, q.sql, args).Scan(&g.Held, &g.Finding); err != nil {
+		var held *bool // Null, and no row at all, is what is lost, too.
+		var finding *string
+		if err := tx.QueryRow(ctx, q.sql, args).Scan(&held, &finding); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return fmt.Errorf("%s: %w", q.promise, err)
+		}
+		if g.Held = held != nil && *held; finding != nil {
+			g.Finding = *finding
 		}
 		d.result.Guarantees = append(d.result.Guarantees, g)
 	}

@@ -1,4 +1,4 @@
-// Package demo tells what Fairlead does, in one terminal: it opens a server on a private PostgreSQL, lets many clients contend
+// Package demo tells what Fairlead does, in one terminal: it opens a server on a PostgreSQL, private unless one is given, lets many clients contend
 // for positions, for places in an auction and for money, and asks the database itself which guarantees held.
 package demo
 
@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/screen"
 )
@@ -29,6 +31,9 @@ const demoMarker = "demo.txt"
 // DefaultListen is where the demo listens when it can: the address in the documentation.
 const DefaultListen = "127.0.0.1:8080"
 
+// cleanupTimeout bounds what is to be undone in a database that may have gone away.
+const cleanupTimeout = 10 * time.Second
+
 // adminKeyVariable sets the admin key of the demo's server, as it does for fairlead serve.
 const adminKeyVariable = "FAIRLEAD_ADMIN_KEY"
 
@@ -37,26 +42,33 @@ var ErrBroken = errors.New("demo: a guarantee did not hold")
 
 // Demo is one run of the whole story. Out and ErrOut are required.
 type Demo struct {
-	Data   string // data directory; empty: a temporary one
-	Listen string // empty: DefaultListen, or a free port
-	Exit   bool   // end after the table
-	Out    io.Writer
-	ErrOut io.Writer
-	Report func(*Result) error // is given the results after the table; may be nil
+	Data        string // data directory; empty: a temporary one
+	DatabaseURL string // empty: a private PostgreSQL in Data
+	Listen      string // empty: DefaultListen, or a free port
+	Exit        bool   // end after the table
+	Out         io.Writer
+	ErrOut      io.Writer
+	Report      func(*Result) error // is given the results after the table; may be nil
 
 	screen *screen.Screen
 	server *fairlead.Server
 	key    string // the admin key
-	tag    string // tells this run's accounts from those of earlier runs in the same directory
+	tag    string // tells this run's accounts from those of earlier runs on the same database
 	api    *client.Client
 	pool   *http.Transport // of api
 	result Result
 
+	databases  databases
+	slack      time.Duration // what a test's machine may be late
 	buyers     []string
 	answers    []answer       // what the buyers got
 	proof      []byte         // of the draw
 	bidsPlaced []client.Bid   // every bid that was acknowledged
 	events     []replay.Event // of the auction, as they came over the live stream
+	posts      []string       // that were not cancelled
+	cancelled  []string       // posts
+	deliveries []delivery
+	movements  []*movement // what was asked of servers that were killed
 
 	// beforeCheck is called between the story and the table, so that a test can break a guarantee in the database.
 	beforeCheck func(ctx context.Context) error
@@ -73,6 +85,8 @@ type Result struct {
 	Proof      Proof       `json:"proof"`
 	Auction    Auction     `json:"auction"`
 	Transfers  Transfers   `json:"transfers"`
+	Locks      Locks       `json:"locks"`
+	Crash      Crash       `json:"crash"`
 	Guarantees []Guarantee `json:"guarantees"`
 	AllHeld    bool        `json:"all_held"`
 }
@@ -81,7 +95,7 @@ type Result struct {
 // has a guarantee that did not hold.
 func (d *Demo) Run(ctx context.Context) (err error) {
 	d.screen = screen.New(d.Out)
-	clean, err := d.prepareData()
+	clean, err := d.prepareData() //nolint:contextcheck // Cleaning up happens whatever became of ctx.
 	if err != nil {
 		return err
 	}
@@ -89,6 +103,7 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	defer func() { err = errors.Join(err, d.databases.close()) }() //nolint:contextcheck // As above.
 	if err := d.startServer(ctx); err != nil {
 		return err
 	}
@@ -118,6 +133,7 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 		d.showAround(ctx)
 		select {
 		case <-ctx.Done():
+		case <-d.databases.lost():
 		case err := <-ended:
 			ended = nil
 			return err
@@ -132,18 +148,29 @@ func (d *Demo) Run(ctx context.Context) (err error) {
 
 // prepareData finds or makes the data directory. The function that it returns removes a temporary one.
 func (d *Demo) prepareData() (clean func() error, err error) {
+	if d.DatabaseURL != "" {
+		d.tag = "-" + uuid.NewString()[:8]
+	}
 	if d.Data == "" {
 		if d.Data, err = os.MkdirTemp("", "fairlead-"); err != nil {
 			return nil, err
 		}
 		dir := d.Data
-		return func() error { return os.RemoveAll(dir) }, nil
+		clean = func() error { return os.RemoveAll(dir) }
+		if d.DatabaseURL != "" {
+			// The database may have an admin key already, which nobody has told; and nobody keeps this one.
+			if err := d.makeAdminKey(); err != nil {
+				return nil, errors.Join(err, clean())
+			}
+			clean = func() error { return errors.Join(d.revokeAdminKey(), os.RemoveAll(dir)) }
+		}
+		return clean, nil
 	}
 	marker := filepath.Join(d.Data, demoMarker)
 	_, err = os.Stat(marker)
 	switch {
 	case err == nil:
-		d.tag = "-" + uuid.NewString()[:4]
+		d.tag = "-" + uuid.NewString()[:8]
 	case !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	default:
@@ -168,13 +195,23 @@ func (d *Demo) startServer(ctx context.Context) error {
 	}
 	o := fairlead.Options{
 		Listen: d.Listen, Data: d.Data, AdminKey: os.Getenv(adminKeyVariable), DrainTimeout: 10 * time.Second,
-		AdminKeyMade: func(key string) { d.key = key },
-		Logger:       slog.New(slog.NewTextHandler(d.ErrOut, &slog.HandlerOptions{Level: slog.LevelError})),
+		AdminKeyMade: func(key string) { d.key = key }, Logger: d.logger(), AllowPrivateTargets: true,
+		PublishPerTarget: demoPerTarget, ClaimStaleAfter: demoStaleAfter, ClaimSweepEvery: demoSweepEvery,
 	}
 	d.screen.Note("%s\n", d.screen.Paint(screen.Bold, "Fairlead: contended things, decided exactly once"))
-	d.screen.Begin("Starting PostgreSQL and the server")
-	var err error
-	if d.server, err = fairlead.Open(ctx, o); err != nil {
+	what := "Starting PostgreSQL and the server"
+	if d.DatabaseURL != "" {
+		what = "Starting the server"
+	}
+	d.screen.Begin(what)
+	err := d.openDatabases(ctx)
+	if err == nil {
+		if o.DatabaseURL = d.databases.url; d.databases.branch != "" {
+			o.Ledgers = map[string]string{branchLedger: d.databases.branch}
+		}
+		d.server, err = fairlead.Open(ctx, o)
+	}
+	if err != nil {
 		d.screen.Break()
 		return err
 	}
@@ -194,6 +231,10 @@ func (d *Demo) startServer(ctx context.Context) error {
 	d.result.StartMS = took.Milliseconds()
 	d.screen.End("%s, durable, in %s", d.result.URL, screen.Seconds(took))
 	return nil
+}
+
+func (d *Demo) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(d.ErrOut, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
 // demoAddress is the documented address, or any free port when somebody has that one.
@@ -217,6 +258,34 @@ func existingAdminKey(data string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
+// makeAdminKey puts a new admin key where the server's start finds and registers it.
+func (d *Demo) makeAdminKey() error {
+	if os.Getenv(adminKeyVariable) != "" {
+		return nil
+	}
+	key, _, err := auth.GenerateKey(auth.RoleAdmin)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(fairlead.AdminKeyFile(d.Data), []byte(key), 0o600)
+}
+
+// revokeAdminKey revokes it, also where it is the only one: the next server makes another then.
+func (d *Demo) revokeAdminKey() error {
+	if os.Getenv(adminKeyVariable) != "" || d.key == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, d.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("the demo's admin key is not revoked: %w", err)
+	}
+	hash := auth.HashKey(d.key)
+	_, err = conn.Exec(ctx, `UPDATE api_keys SET revoked_at = clock_timestamp() WHERE hash = $1`, hash[:])
+	return errors.Join(err, conn.Close(ctx))
+}
+
 // tell runs the story from the first account to the table.
 func (d *Demo) tell(ctx context.Context) error {
 	for _, act := range []struct {
@@ -230,6 +299,8 @@ func (d *Demo) tell(ctx context.Context) error {
 		{"proof", d.showProof},
 		{"auction", d.holdAuction},
 		{"transfers", d.moveMoney},
+		{"locks", d.contend},
+		{"crash", d.crash},
 		{"before the check", d.beforeCheck},
 		{"check the database", d.check},
 	} {

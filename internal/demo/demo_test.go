@@ -4,16 +4,25 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
+	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 // skipWithoutPostgres skips where no PostgreSQL is installed, but fails in CI.
@@ -30,7 +39,7 @@ func TestDemo(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
 	var out, errOut bytes.Buffer
 	var r *Result
-	d := Demo{Listen: "127.0.0.1:0", Exit: true, Out: &out, ErrOut: &errOut, Report: func(reported *Result) error { r = reported; return nil }}
+	d := Demo{Listen: "127.0.0.1:0", Exit: true, slack: slowMachine, Out: &out, ErrOut: &errOut, Report: func(reported *Result) error { r = reported; return nil }}
 	err := d.Run(t.Context())
 	skipWithoutPostgres(t, err)
 	if err != nil {
@@ -57,8 +66,57 @@ func TestDemo(t *testing.T) {
 	if a.Countdowns == 0 || a.Events <= a.Bids || len(a.Refused) == 0 {
 		t.Errorf("what was watched: %+v", a)
 	}
-	if !r.AllHeld || len(r.Guarantees) != 16 {
+	c := r.Crash
+	if c.Workers != 5 || c.Posts == 0 || c.SentAgain != 4*demoPerTarget || c.LostAnswers == 0 || c.Transfers < 3*demoPayers*demoAnswered {
+		t.Errorf("crash: %+v", c)
+	}
+	if c.Interrupted == 0 || c.Interrupted >= demoDraws || c.RolledBack == 0 || c.RolledBack >= demoUndone {
+		t.Errorf("draws: %+v", c)
+	}
+	if !r.AllHeld || len(r.Guarantees) != 26 {
 		t.Errorf("guarantees: %+v", r.Guarantees)
+	}
+	for id := range strings.FieldsSeq("A1 A2 C1 I1 I2 I3 L1 L2 L3 L4 P1 P2 S1 T1 U1 W1") {
+		if !slices.ContainsFunc(r.Guarantees, func(g Guarantee) bool { return g.ID == id }) {
+			t.Errorf("there is no row of %s", id)
+		}
+	}
+}
+
+// TestDemoOnAGivenDatabase runs two demos on one database at a time, one of them through a pooler in session mode. It is fuller than
+// that of a demo of one's own, and nobody keeps the keys.
+func TestDemoOnAGivenDatabase(t *testing.T) {
+	server := pgtest.Server(t)
+	leaks := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
+	pooled := pgtest.PgBouncer(t, server.URL(), "pool_mode = session", "default_pool_size = 50").Through(t, server.URL())
+	var both sync.WaitGroup
+	for _, url := range []string{server.URL(), pooled} {
+		both.Go(func() {
+			var out bytes.Buffer
+			d := Demo{DatabaseURL: url, Listen: "127.0.0.1:0", Exit: true, slack: slowMachine, Out: &out, ErrOut: &out}
+			if err := d.Run(t.Context()); err != nil {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+			if _, err := os.Stat(d.Data); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the temporary directory %s is left: %v", d.Data, err)
+			}
+		})
+	}
+	both.Wait()
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	var campaigns, keys, inForce, left int
+	if err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM campaigns WHERE status = 'completed'), count(*), count(*) FILTER (WHERE revoked_at IS NULL),
+		(SELECT count(*) FROM pg_tables WHERE tablename LIKE 'fairlead_demo%')
+		FROM api_keys`).Scan(&campaigns, &keys, &inForce, &left); err != nil {
+		t.Fatal(err)
+	}
+	if campaigns != 2 || keys != 2 || inForce != 0 || left != 0 {
+		t.Errorf("%d campaigns, %d keys, %d of them in force; %d tables are left", campaigns, keys, inForce, left)
 	}
 }
 
@@ -91,13 +149,55 @@ func TestDemoSeesDamage(t *testing.T) {
 		{"a bid nobody was told of", `INSERT INTO auction_bids SELECT auction, seq + 1, account, amount, previous_amount, round, rank, at, hold FROM auction_bids ORDER BY seq DESC LIMIT 1`, []string{"every acknowledged bid is there"}},
 		{"another winner of a round", `UPDATE auction_winners SET account = 'organiser' WHERE round = 1 AND rank = 1`, []string{"a replay gives the same winners", "audit of all auctions"}},
 		{"a bidder who paid for nothing", `UPDATE accounts SET available = available - 1 WHERE id = 'bidder-01'`, []string{"a replay gives the same balances"}},
+		{"a token given back", `UPDATE lock_keys SET token = token - 1 WHERE key LIKE 'demo/turn%'`, []string{"every grant has a higher token", "audit of all keys"}},
+		{"a late write accepted", `INSERT INTO WRITES VALUES (1)`, []string{"a write with an old token refused"}},
+		{"a fence forgotten", `UPDATE lock_fences SET token = 1 WHERE resource LIKE 'demo/report%'`, []string{"a write with an old token refused"}},
+		{"a lock granted too early", `UPDATE lock_grants SET granted_at = granted_at - interval '1 minute'`, []string{"a dead holder's lock moves on"}},
+		{"a lock granted too late", `UPDATE lock_grants SET granted_at = granted_at + interval '10 minutes'`, []string{"a dead holder's lock moves on"}},
+		{"a lock taken from its holder", `UPDATE lock_keys SET holder = NULL WHERE key LIKE 'demo/report%'`, []string{"a dead holder's lock moves on"}},
+		{"a lock key forgotten", `DELETE FROM lock_keys WHERE key LIKE 'demo/turn%'`, []string{"every grant has a higher token", "audit of all keys"}},
+		{"a second victim", `UPDATE lock_keys SET token = token + 1 WHERE key LIKE 'demo/fork-1%'`, []string{"a deadlock has one victim"}},
+		{
+			"a transfer done twice", `INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
+			SELECT gen_random_uuid(), kind, source, destination, amount, currency, status, created_at FROM transfers WHERE source LIKE 'payer-1%' AND kind = 'transfer' LIMIT 1`,
+			[]string{"lost answers: each done once"},
+		},
+		{
+			"a transfer not done", `UPDATE transfers SET status = 'failed' WHERE id = (SELECT id FROM transfers WHERE source LIKE 'payer-1%' AND kind = 'transfer' LIMIT 1)`,
+			[]string{"lost answers: each done once"},
+		},
+		{
+			"a post that is not published", `UPDATE publications SET status = 'failed', published_at = NULL WHERE id = (SELECT id FROM publications WHERE status = 'published' LIMIT 1)`,
+			[]string{"every post published once", "audit of all publications"},
+		},
+		{"a post that went out under no claim", `DELETE FROM publication_attempts WHERE version = 2`, []string{"every post published once"}},
+		{"a post before its time", `UPDATE publication_attempts SET started_at = started_at - interval '1 hour'`, []string{"no post early or cancelled", "audit of all publications"}},
+		{"a cancelled post sent", `INSERT INTO publication_attempts (publication, version, lock_id, started_at, ended_at, result)
+			SELECT id, 1, gen_random_uuid(), now(), now(), 'lost' FROM publications WHERE status = 'cancelled' LIMIT 1`, []string{"no post early or cancelled"}},
+		{"other draws", `UPDATE multidraw_chunks SET data = set_byte(data, 0, (get_byte(data, 0) + 1) % 6) WHERE seq = 7`, []string{"resumed draws: those of one run"}},
+		{
+			"a checkpoint of rolled back draws lost", `DELETE FROM multidraw_chunks WHERE (multidraw, seq) = (SELECT id, 1::bigint FROM multidraws WHERE status = 'rolled_back')`,
+			[]string{"resumed draws: those of one run", "audit of all multi-draws"},
+		},
+		{"a rollback undone", `UPDATE multidraws SET status = 'interrupted', rolled_back_at = NULL WHERE status = 'rolled_back'`, []string{"resumed draws: those of one run"}},
+		{
+			"a debit done twice", `INSERT INTO saga_legs SELECT saga, 'debit.again', outcome, l.reason, transfer, at, gid FROM saga_legs l JOIN sagas s ON s.id = l.saga WHERE s.protocol = 'saga' LIMIT 1`,
+			[]string{"a saga is whole, or undone"},
+		},
+		{"a debit that is not undone", `DELETE FROM saga_legs WHERE step = 'undo.debit'`, []string{"a saga is whole, or undone"}},
+		{
+			"one ledger alone", `DELETE FROM saga_legs WHERE (saga, step) = (SELECT id, 'debit' FROM sagas WHERE protocol = 'twophase' AND status = 'completed' LIMIT 1)`,
+			[]string{"two ledgers: both or neither"},
+		},
+		{"a branch of another decision", `UPDATE saga_legs SET gid = replace(gid, ':1:', ':9:') WHERE gid <> ''`, []string{"two ledgers: both or neither"}},
 		{"a bid that stands for ever", `UPDATE auction_standing SET active = true`, []string{"audit of all auctions"}},
 	}
 	tables := []string{
 		"purchases", "draws", "idempotency_keys", "entries", "accounts", "transfers", "auction_bids", "auction_events", "auction_winners", "auction_standing",
+		"lock_keys", "lock_fences", "lock_grants", "publications", "publication_attempts", "multidraws", "multidraw_chunks", "saga_legs", "WRITES",
 	}
 	var out bytes.Buffer
-	d := Demo{Exit: true, Listen: "127.0.0.1:0", Out: &out, ErrOut: &out}
+	d := Demo{Exit: true, slack: slowMachine, Listen: "127.0.0.1:0", Out: &out, ErrOut: &out}
 	d.beforeCheck = func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, d.server.DatabaseURL())
 		if err != nil {
@@ -105,17 +205,19 @@ func TestDemoSeesDamage(t *testing.T) {
 		}
 		defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 		exec := func(sql string) {
+			sql = strings.ReplaceAll(sql, "WRITES", d.databases.writes)
 			if _, err := conn.Exec(ctx, sql); err != nil {
 				t.Fatalf("%v\n%s", err, sql)
 			}
 		}
+		exec("SET session_replication_role = replica") // Nothing checks a foreign key.
 		exec("CREATE SCHEMA kept")
 		columns := map[string]string{} // without those that are computed from others
 		for _, table := range tables {
 			exec("CREATE TABLE kept." + table + " AS TABLE " + table)
 			var names string
 			if err := conn.QueryRow(ctx, `SELECT string_agg(attname, ', ') FROM pg_attribute
-				WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`, table).Scan(&names); err != nil {
+				WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attidentity <> 'a'`, strings.ReplaceAll(table, "WRITES", d.databases.writes)).Scan(&names); err != nil {
 				t.Fatal(err)
 			}
 			columns[table] = names
@@ -131,6 +233,9 @@ func TestDemoSeesDamage(t *testing.T) {
 				}
 			}
 			for _, table := range tables {
+				if !changes(damage.sql, table) {
+					continue
+				}
 				exec("DELETE FROM " + table)
 				exec("INSERT INTO " + table + " (" + columns[table] + ") SELECT " + columns[table] + " FROM kept." + table)
 			}
@@ -144,6 +249,38 @@ func TestDemoSeesDamage(t *testing.T) {
 			t.Errorf("an event that was told otherwise is said to hold, %v\n%s", err, out.String())
 		}
 		d.events[2].Bid.Rank--
+		c, l := &d.result.Crash, &d.result.Locks
+		for _, seen := range []struct {
+			row          string
+			change, undo func()
+		}{
+			{"every grant has a higher token", func() { l.Tokens[5]-- }, func() { l.Tokens[5]++ }},
+			{"a write with an old token refused", func() { c.StaleWrite = false }, func() { c.StaleWrite = true }},
+			{"a dead holder's lock moves on", func() { c.endedInTime = false }, func() { c.endedInTime = true }},
+			{"a dead holder's lock moves on", func() { c.LateRelease = false }, func() { c.LateRelease = true }},
+			{"a deadlock has one victim", func() { l.Victims++ }, func() { l.Victims-- }},
+			{"a deadlock has one victim", func() { l.Cycle[0] += "." }, func() { l.Cycle[0] = strings.TrimSuffix(l.Cycle[0], ".") }},
+			{"a deadlock has one victim", func() { l.DeadlockMS += 60_000 }, func() { l.DeadlockMS -= 60_000 }},
+			{"lost answers: each done once", func() { c.LostAnswers = -c.LostAnswers }, func() { c.LostAnswers = -c.LostAnswers }},
+			{"every post published once", func() { d.deliveries = append(d.deliveries, d.deliveries[0]) }, func() { d.deliveries = d.deliveries[1:] }},
+			{
+				"no post early or cancelled", func() { d.deliveries[0].ID, d.cancelled[0] = d.cancelled[0], d.deliveries[0].ID },
+				func() { d.deliveries[0].ID, d.cancelled[0] = d.cancelled[0], d.deliveries[0].ID },
+			},
+			{"resumed draws: those of one run", func() { c.otherCount = false }, func() { c.otherCount = true }},
+			{"two ledgers: both or neither", func() { c.SettledMS += 600_000 }, func() { c.SettledMS -= 600_000 }},
+		} {
+			seen.change()
+			if err := d.check(ctx); err != nil || d.result.AllHeld || rowHeld(t, &d, seen.row) {
+				t.Errorf("%q is said to hold, %v\n%s", seen.row, err, out.String())
+			}
+			seen.undo()
+			out.Reset()
+		}
+		breakTold(ctx, t, &d)
+		if err := d.check(ctx); err != nil || !d.result.AllHeld {
+			t.Errorf("restored: %v, %+v", err, d.result.Guarantees)
+		}
 		out.Reset()
 		exec(damages[0].sql)
 		return nil
@@ -161,6 +298,76 @@ func TestDemoSeesDamage(t *testing.T) {
 	}
 	if _, err := os.Stat(d.Data); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the temporary directory %s is left: %v", d.Data, err)
+	}
+}
+
+// slowMachine is how late a machine that runs many tests may be.
+const slowMachine = 30 * time.Second
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(pgtest.Main(m))
+}
+
+// serve is the further server of a demo that a test runs: there this program is not fairlead.
+func serve(args []string) error {
+	o := fairlead.DefaultOptions()
+	f := flag.NewFlagSet("serve", flag.ContinueOnError)
+	f.StringVar(&o.Listen, "listen", "", "")
+	f.StringVar(&o.Data, "data", "", "")
+	f.IntVar(&o.PublishPerTarget, "publish-per-target", 0, "")
+	f.DurationVar(&o.ClaimStaleAfter, "claim-stale-after", 0, "")
+	f.DurationVar(&o.ClaimSweepEvery, "claim-sweep-every", 0, "")
+	f.BoolVar(&o.AllowPrivateTargets, "allow-private-targets", false, "")
+	connections, address := f.Int("database-connections", 0, ""), f.String("addr-file", "", "")
+	_ = f.String("log-level", "", "")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	o.DatabaseConnections, o.DatabaseURL, o.AdminKey = int32(*connections), os.Getenv("FAIRLEAD_DATABASE_URL"), os.Getenv(adminKeyVariable)
+	if name, url, ok := strings.Cut(os.Getenv("FAIRLEAD_LEDGER"), "="); ok {
+		o.Ledgers = map[string]string{name: url}
+	}
+	s, err := fairlead.Open(context.Background(), o)
+	if err != nil {
+		return err
+	}
+	addr, err := s.Listen(context.Background())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(*address, []byte(addr.String()), 0o600); err != nil {
+		return err
+	}
+	return s.Run(context.Background()) // until it is killed
+}
+
+// changes reports whether a statement changes a table.
+func changes(sql, table string) bool {
+	return regexp.MustCompile(`(UPDATE|FROM|INTO) ` + table + `\b`).MatchString(sql)
+}
+
+// breakTold changes what callers were told of transfers between ledgers, and wants the rows of both modes to say so.
+func breakTold(ctx context.Context, t *testing.T, d *Demo) {
+	t.Helper()
+	for mode, row := range map[string]string{"saga": "a saga is whole, or undone", twoPhase: "two ledgers: both or neither"} {
+		m := d.movements[slices.IndexFunc(d.movements, func(m *movement) bool { return m.Mode == mode && m.Status == "completed" })]
+		for _, change := range []func(*movement){
+			func(m *movement) { m.Status = "failed" }, func(m *movement) { m.Amount++ }, func(m *movement) { m.ID = uuid.NewString() },
+		} {
+			was := *m
+			change(m)
+			if err := d.check(ctx); err != nil || rowHeld(t, d, row) {
+				t.Errorf("%q is said to hold, %v", row, err)
+			}
+			*m = was
+		}
 	}
 }
 

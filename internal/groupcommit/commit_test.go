@@ -17,7 +17,10 @@ type counts struct {
 	taken, takenCommands, deepest, flushed, failed, bisected, refused, panicked atomic.Int64
 	longestWait                                                                 atomic.Int64
 	flushTime                                                                   atomic.Int64
+	load                                                                        func() Load
 }
+
+func (c *counts) Made(load func() Load) { c.load = load }
 
 func (c *counts) Taken(size, depth int, oldestWait time.Duration) {
 	c.taken.Add(1)
@@ -225,6 +228,33 @@ func TestObserverSeesSizesDepthsAndTimes(t *testing.T) {
 		wait, flush := time.Duration(obs.longestWait.Load()), time.Duration(obs.flushTime.Load())
 		if wait != 2*time.Second || flush != 3*time.Second {
 			t.Errorf("saw a wait of %v and %v of flushing", wait, flush)
+		}
+	})
+}
+
+// TestLoad counts what is in flight: what is being committed, and what waits behind it.
+func TestLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, obs := held("a", "b"), &counts{}
+		g := New(s.flush, Options{Observer: obs})
+		submitAll(t, g, "a", 1, 2, 3)
+		ctx, leave := context.WithCancel(t.Context())
+		submit(ctx, g, "a", 4)
+		submit(t.Context(), g, "b", 5)
+		synctest.Wait()
+		if got := obs.load(); got != (Load{All: 5, Most: 4}) {
+			t.Errorf("while both lanes are held: %+v", got)
+		}
+		leave()
+		synctest.Wait()
+		s.open("b")
+		if got := obs.load(); got != (Load{All: 3, Most: 3}) {
+			t.Errorf("after one has left, and one lane is done: %+v", got)
+		}
+		s.open("a")
+		wantIdle(t, g)
+		if got := obs.load(); got != (Load{}) {
+			t.Errorf("at rest: %+v", got)
 		}
 	})
 }

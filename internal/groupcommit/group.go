@@ -65,6 +65,8 @@ type Options struct {
 // goroutines (Refused from the caller's), concurrently, and outside every lock of the group; they delay
 // the lane they report on, so they must not block, and they must not panic.
 type Observer interface {
+	// Made hands over, once and before everything else, what tells the group's load.
+	Made(load func() Load)
 	// Taken reports a batch about to be flushed: its size in commands, how many commands still wait on
 	// its lane, and for how long the oldest command of the batch has waited.
 	Taken(size, depth int, oldestWait time.Duration)
@@ -79,9 +81,16 @@ type Observer interface {
 	Panicked(err *PanicError)
 }
 
+// Load is how many commands are in flight: they wait on a lane, or are being committed.
+type Load struct {
+	All  int // on all lanes
+	Most int // on the lane that has most
+}
+
 // ignore is the Observer of those who gave none.
 type ignore struct{}
 
+func (ignore) Made(func() Load)                  {}
 func (ignore) Taken(int, int, time.Duration)     {}
 func (ignore) Flushed(int, time.Duration, error) {}
 func (ignore) Bisected(int)                      {}
@@ -124,7 +133,23 @@ func New[K comparable, C, R any](flush Flush[K, C, R], o Options) *Group[K, C, R
 	g.spare.New = func() any { return &lane[K, C, R]{} }
 	g.batches.New = func() any { return &batch[K, C, R]{} }
 	g.ctx, g.cancel = context.WithCancelCause(context.Background())
+	o.Observer.Made(g.load)
 	return g
+}
+
+// load looks at the lanes that have work, so that counting costs the commands nothing.
+func (g *Group[K, C, R]) load() (l Load) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, ln := range g.lanes {
+		n := len(ln.queue)
+		for _, b := range ln.batches {
+			n += len(b.waiters) - b.answered
+		}
+		l.All += n
+		l.Most = max(l.Most, n)
+	}
+	return l
 }
 
 // Do queues the command on its key's lane and waits for its answer. The key must equal itself (a NaN does

@@ -20,6 +20,9 @@ type feed struct {
 	hub   *Hub
 	topic string
 	view  atomic.Pointer[view] // nil until the topic's last number is known
+	// sources are set where it is a topic of notices. Its view is all there is of it, and the goroutine of the notices changes it; the
+	// numbers in it are this feed's own.
+	sources *sourcesOf
 
 	users     int       // guarded by Hub.mu
 	idleSince time.Time // guarded by Hub.mu

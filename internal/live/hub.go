@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type Options struct {
 	// Wire carries hints between processes. Nil means that there is one process, or that polling is good enough.
 	Wire      Wire
 	Logger    *slog.Logger
+	Notices   *Notices      // topics without a log; nil: there are none
 	Buffer    int           // how many events a subscription may fall behind once it was up to date; 1,024 when 0
 	Page      int           // how many events are read from the log at a time; 256 when 0
 	LogReads  int           // how many pages are read at a time for subscribers, and again as many to follow topics; 4 when 0
@@ -49,6 +51,7 @@ type Hub struct {
 	mu    sync.RWMutex
 	feeds map[string]*feed
 
+	notices   notices
 	heads     *headReads
 	out       outbox
 	pollNow   chan struct{}
@@ -87,6 +90,7 @@ func New(o Options) *Hub {
 		pageReads: make(chan struct{}, o.LogReads), feedReads: make(chan struct{}, o.LogReads),
 	}
 	h.heads = newHeadReads(h)
+	h.notices.init(h)
 	h.out.wake = make(chan struct{}, 1)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -124,7 +128,25 @@ func (h *Hub) Close() {
 	h.cancel()
 	h.closing.Unlock()
 	_ = h.heads.Close(h.ctx) // That has ended: nobody waits for an answer any more.
+	_ = h.notices.asks.Close(h.ctx)
 	h.work.Wait()
+}
+
+// Reset forgets all events and ends every subscriber with [ErrClosed], when the log has lost events that they may have been given.
+// Those who come back begin anew.
+func (h *Hub) Reset() {
+	h.mu.Lock()
+	feeds := h.feeds
+	h.feeds = map[string]*feed{}
+	h.mu.Unlock()
+	for _, f := range feeds {
+		f.mu.Lock()
+		subscriptions := slices.Collect(maps.Keys(f.subscriptions))
+		f.mu.Unlock()
+		for _, s := range subscriptions {
+			s.owner.Close()
+		}
+	}
 }
 
 // Stats tells what the hub is doing.
@@ -187,6 +209,10 @@ func (h *Hub) acquire(topic string) *feed {
 	f := h.feeds[topic]
 	if f == nil {
 		f = &feed{hub: h, topic: topic, subscriptions: map[*subscription]struct{}{}}
+		if h.o.Notices != nil && strings.HasPrefix(topic, h.o.Notices.Prefix) {
+			f.sources = &sourcesOf{}
+			f.view.Store(&view{first: 1})
+		}
 		h.feeds[topic] = f
 	}
 	f.users++
@@ -200,7 +226,8 @@ func (h *Hub) release(f *feed) {
 		return
 	}
 	f.idleSince = time.Now()
-	if f.view.Load() == nil { // It never came to anything: most likely there is no such topic.
+	// Where it never came to anything, there is most likely no such topic. Notices are for those who are there.
+	if (f.view.Load() == nil || f.sources != nil) && h.feeds[f.topic] == f {
 		delete(h.feeds, f.topic)
 	}
 }
@@ -221,7 +248,7 @@ func (h *Hub) poll(ctx context.Context) {
 	h.mu.RLock()
 	topics := make([]string, 0, len(h.feeds))
 	for topic, f := range h.feeds {
-		if f.view.Load() != nil {
+		if f.view.Load() != nil && f.sources == nil {
 			topics = append(topics, topic)
 		}
 	}
@@ -297,15 +324,21 @@ func newHeadReads(h *Hub) *headReads {
 // head returns the last number of a topic, or [ErrNoTopic].
 func (h *Hub) head(ctx context.Context, topic string) (int64, error) {
 	last, err := h.heads.Do(ctx, struct{}{}, topic)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return 0, ctx.Err()
-	case err != nil && h.ctx.Err() != nil, errors.Is(err, groupcommit.ErrClosed):
-		return 0, ErrClosed
-	case err == nil && last == noTopic:
+	if err == nil && last == noTopic {
 		return 0, ErrNoTopic
 	}
-	return last, err
+	return last, h.asked(ctx, err)
+}
+
+// asked tells why a question for many was not answered to one who gave up, or whose hub is closed.
+func (h *Hub) asked(ctx context.Context, err error) error {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && h.ctx.Err() != nil, errors.Is(err, groupcommit.ErrClosed):
+		return ErrClosed
+	}
+	return err
 }
 
 // headsOf asks the log for any number of topics, in questions of a bounded size.

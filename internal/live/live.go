@@ -63,6 +63,14 @@ func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("the oldest event that is kept has number %d", e.First)
 }
 
+// AheadError is returned when events are asked for after a number that the topic has not come to. Whoever asks has it from
+// another history of the topic, which a restore or a failover has ended.
+type AheadError struct{ Last int64 } // the topic's last sequence number
+
+func (e *AheadError) Error() string {
+	return fmt.Sprintf("the number is not of this history: the topic's last event has number %d", e.Last)
+}
+
 // timeLayout is RFC 3339 with microseconds, which is the contract's form of a time.
 const timeLayout = "2006-01-02T15:04:05.000000Z07:00"
 

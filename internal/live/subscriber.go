@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -17,6 +18,8 @@ const turn = 64
 // should come from one goroutine, so that their order means something.
 type Subscriber struct {
 	hub   *Hub
+	max   int  // topics at a time
+	own   bool // the hub's own, which is not counted
 	ready chan struct{}
 	idle  bool // the writer found nothing to take when it last looked; the writer's own
 
@@ -46,7 +49,14 @@ type subscription struct {
 // NewSubscriber makes a subscriber without subscriptions. The caller closes it.
 func (h *Hub) NewSubscriber() *Subscriber {
 	h.subscribers.Add(1)
-	return &Subscriber{hub: h, ready: make(chan struct{}, 1), topics: map[string]*subscription{}}
+	s := h.newSubscriber(h.o.MaxTopics)
+	s.own = false
+	return s
+}
+
+// newSubscriber makes a subscriber of the hub's own.
+func (h *Hub) newSubscriber(maxTopics int) *Subscriber {
+	return &Subscriber{hub: h, max: maxTopics, own: true, ready: make(chan struct{}, 1), topics: map[string]*subscription{}}
 }
 
 // Ready has an element when there may be something to [Subscriber.Pull].
@@ -55,7 +65,7 @@ func (s *Subscriber) Ready() <-chan struct{} { return s.ready }
 // Subscribe begins a subscription to a topic, in place of an older one of the same topic. With since, every event with a
 // greater number is given, those that are there first; without, those that come after this moment. It returns the topic's
 // last number, which [KindSubscribed] tells too, as the subscription's first message. Errors: [ErrNoTopic],
-// [ExpiredError] when since is before what is kept, [ErrTooManyTopics], [ErrClosed], or what the log returned.
+// [ExpiredError] when since is before what is kept, [AheadError] when it is after the topic's last number, [ErrTooManyTopics], [ErrClosed], or what the log returned.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string, since *int64) (int64, error) {
 	if err := s.mayAdd(topic); err != nil {
 		return 0, err
@@ -78,7 +88,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string, since *int64) 
 		older.gone = true
 	}
 	s.mu.Unlock()
-	s.hub.subscriptions.Add(1)
+	s.count(&s.hub.subscriptions, 1)
 	if older != nil {
 		s.drop(older)
 	}
@@ -95,10 +105,17 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string, since *int64) 
 	return sub.head, nil
 }
 
+// count counts what is not the hub's own.
+func (s *Subscriber) count(what *atomic.Int64, n int64) {
+	if !s.own {
+		what.Add(n)
+	}
+}
+
 func (s *Subscriber) mayAdd(topic string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, again := s.topics[topic]; !again && len(s.topics) >= s.hub.o.MaxTopics {
+	if _, again := s.topics[topic]; !again && len(s.topics) >= s.max {
 		return ErrTooManyTopics
 	}
 	if s.closed {
@@ -110,6 +127,15 @@ func (s *Subscriber) mayAdd(topic string) error {
 // open finds where a subscription starts, and reads its first page where that is in the past, so that asking for
 // too much fails at once.
 func (s *Subscriber) open(ctx context.Context, f *feed, since *int64) (*subscription, error) {
+	if f.sources != nil {
+		if since != nil && *since > 0 {
+			return nil, &AheadError{}
+		}
+		if err := s.hub.notices.watch(ctx, f); err != nil {
+			return nil, err
+		}
+		return &subscription{owner: s, feed: f, cursor: f.view.Load().head(), announce: true}, nil
+	}
 	head, err := s.hub.head(ctx, f.topic)
 	if err != nil {
 		return nil, err
@@ -118,6 +144,9 @@ func (s *Subscriber) open(ctx context.Context, f *feed, since *int64) (*subscrip
 	sub := &subscription{owner: s, feed: f, head: head, cursor: head, announce: true}
 	if since == nil {
 		return sub, nil
+	}
+	if *since > head {
+		return nil, &AheadError{Last: head}
 	}
 	sub.cursor = *since
 	if _, kept := f.view.Load().since(sub.cursor, 0); kept || sub.cursor >= head {
@@ -178,13 +207,13 @@ func (s *Subscriber) Close() {
 	for _, sub := range topics {
 		s.drop(sub)
 	}
-	s.hub.subscribers.Add(-1)
+	s.count(&s.hub.subscribers, -1)
 	wait.Signal(s.ready)
 }
 
 // drop takes a subscription out of its feed.
 func (s *Subscriber) drop(sub *subscription) {
-	s.hub.subscriptions.Add(-1)
+	s.count(&s.hub.subscriptions, -1)
 	sub.feed.remove(sub)
 	s.hub.release(sub.feed)
 }
@@ -312,6 +341,9 @@ func (sub *subscription) take(ctx context.Context, buf, messages []Message) (_ [
 	if len(events) == 0 {
 		events, ok = sub.feed.view.Load().since(sub.cursor, room)
 	}
+	if !ok && sub.feed.sources != nil { // There is no log of it.
+		return sub.end(buf), false, nil
+	}
 	if !ok {
 		if len(buf) > 0 {
 			return buf, true, nil
@@ -322,9 +354,7 @@ func (sub *subscription) take(ctx context.Context, buf, messages []Message) (_ [
 	}
 	n := min(room, len(events))
 	buf = append(buf, events[:n]...)
-	if n > 0 {
-		sub.cursor = events[n-1].Seq
-	}
+	sub.cursor += int64(n) // Events have no gap.
 	if len(sub.page) > 0 || !ok {
 		sub.page = events[n:]
 	}
@@ -366,8 +396,12 @@ func (sub *subscription) end(buf []Message) []Message {
 	if !sub.owner.discard(sub) {
 		return buf
 	}
-	sub.owner.hub.dropped.Add(1)
-	return append(buf, Message{Kind: KindDropped, Topic: sub.feed.topic, Seq: sub.cursor})
+	sub.owner.count(&sub.owner.hub.dropped, 1)
+	last := sub.cursor
+	if sub.feed.sources != nil {
+		last = 0
+	}
+	return append(buf, Message{Kind: KindDropped, Topic: sub.feed.topic, Seq: last})
 }
 
 // Behind gives up every subscription for which there is something that was not pulled, and returns what to tell of them.

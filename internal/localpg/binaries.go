@@ -159,6 +159,9 @@ var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 // majorOf asks a postgres program for its version. PostgreSQL answers this question even to root.
 func majorOf(ctx context.Context, program string) (int, error) {
 	out, err := exec.CommandContext(ctx, program, "-V").Output()
+	if ctx.Err() != nil {
+		err = ctx.Err() // Which killed it.
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%s -V: %w", program, err)
 	}

@@ -122,14 +122,43 @@ type RoundMark struct {
 	Data []byte // of the event, JSON
 }
 
+// SaleMark is a sale on the chart of a campaign: how many were sold with it, and when.
+type SaleMark struct {
+	Sold int
+	At   time.Time
+}
+
+// Balance is an account's balance at a time.
+type Balance struct {
+	At      time.Time
+	Balance int64
+}
+
+// Balances are an account's balance over a time: Opening at its beginning, then that after each entry.
+type Balances struct {
+	From, To time.Time
+	Opening  int64
+	Balances []Balance
+}
+
+// Deadlock is one that was broken: each owner waited for the next, the last for the first, whose request was refused. Keys are what each
+// waited for.
+type Deadlock struct {
+	At    time.Time
+	Cycle []string
+	Keys  []string
+}
+
 // Backlog counts what waits for somebody or something, in the whole system. Each count stops at [BacklogLimit].
 type Backlog struct {
 	CampaignsActive, CampaignsDrawing     int
+	DrawsDelayed                          int // of the campaigns that are drawing
 	AuctionsActive                        int
 	PublicationsDue, PublicationsRunning  int
 	PublicationsFailed                    int
 	LocksHeld, LocksWaited                int
 	TransfersPending, SagasPending        int
+	SagasStuck                            int // of the pending
 	MultidrawsRunning, MultidrawsStopped  int
 	OldestDrawing, OldestClaim, OldestDue *time.Time
 }

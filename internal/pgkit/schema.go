@@ -3,8 +3,11 @@ package pgkit
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Beginner is a connection, a pool, or a transaction.
@@ -18,9 +21,28 @@ type Part struct {
 	SQL string // what makes it
 }
 
+// installFor bounds the time in which parts are tried again that met a locked table. What needs such a table queues behind a part
+// that waits for it, for 150 ms at most.
+const (
+	installFor   = time.Minute
+	installPause = 250 * time.Millisecond
+	installWait  = `SET LOCAL lock_timeout = '150ms'`
+)
+
 // Install makes the parts that are missing in a schema, and the schema itself. The empty schema is the first of the search
-// path. Any number of processes may do so at once: they take turns by the advisory lock.
+// path. Any number of processes may do so at once: they take turns by the advisory lock. Programs that use the tables go on meanwhile.
+// Where somebody has locked a table that a part changes, it is tried again for a minute, unless db is a transaction.
 func Install(ctx context.Context, db Beginner, lock int64, schema string, parts ...Part) error {
+	_, inside := db.(pgx.Tx)
+	for start := time.Now(); ; {
+		err := install(ctx, db, lock, schema, parts)
+		if Code(err) != LockTimeout || inside || time.Since(start) > installFor || !wait.For(ctx, installPause) {
+			return err
+		}
+	}
+}
+
+func install(ctx context.Context, db Beginner, lock int64, schema string, parts []Part) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, lock); err != nil {
 			return err
@@ -41,6 +63,9 @@ func Install(ctx context.Context, db Beginner, lock int64, schema string, parts 
 			}
 			if there {
 				continue
+			}
+			if _, err := tx.Exec(ctx, installWait); err != nil {
+				return err
 			}
 			// Several statements in one text need the simple protocol.
 			if _, err := tx.Exec(ctx, p.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {

@@ -131,6 +131,9 @@ func Server(tb testing.TB) *localpg.Instance {
 // ServerOn is Server on what fill puts into its directory; nil: nothing.
 func ServerOn(tb testing.TB, fill func(dir string) error) *localpg.Instance {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("-short: a server of its own takes seconds to start")
+	}
 	i, dir, err := startNew(true, fill)
 	if err != nil {
 		missing(tb, err)

@@ -25,7 +25,9 @@ var _ auction.Store = (*Auctions)(nil)
 
 // NewAuctions returns the auctions' store on db.
 func NewAuctions(db *DB) *Auctions {
-	return &Auctions{db: db, memory: speculation.NewMemory()}
+	s := &Auctions{db: db, memory: speculation.NewMemory()}
+	db.OnLostHistory(s.memory.Forget)
+	return s
 }
 
 // Create implements [auction.Store].

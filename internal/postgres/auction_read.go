@@ -114,6 +114,32 @@ func (s *Auctions) Bids(ctx context.Context, id uuid.UUID, after int64, limit in
 		WHERE auction = $1 AND seq > $2 ORDER BY seq LIMIT $3`, id, after, limit)
 }
 
+// standingOf joins the account $1's standing bid in the active auction a, as s: by its account where amounts may repeat; where they are unique
+// it has no entry by account (ADR 0019), and all bids of the auction are gone through.
+const standingOf = `CROSS JOIN LATERAL (
+			SELECT amount, seq FROM auction_standing WHERE a.unique_amounts AND auction = a.id AND unique_amount > 0 AND account || '' = $1
+			UNION ALL
+			SELECT amount, seq FROM auction_standing
+			WHERE NOT a.unique_amounts AND auction::text = a.id::text AND account = $1 AND coalesce(unique_amount, 0) = 0 AND active
+			OFFSET 0) AS s`
+
+// selectAccountBids finds the auctions by the account's open holds. The bids before its own are counted.
+const selectAccountBids = `SELECT a.number, a.id, r.round, s.amount, b.rank, b.rank <= r.winners, r.ends_at
+	FROM (SELECT a.number, a.id, a.current_round, a.unique_amounts FROM hold_rows AS h JOIN auctions AS a ON a.id = h.auction
+			WHERE h.account = $1 AND h.status = 'open' AND a.number > $2 AND a.status || '' = 'active' ORDER BY a.number LIMIT $3) AS a
+		JOIN auction_rounds AS r ON r.auction = a.id AND r.round = a.current_round
+		` + standingOf + `
+		CROSS JOIN LATERAL (SELECT 1 + CASE WHEN a.unique_amounts
+			THEN (SELECT count(*) FROM auction_standing WHERE auction = a.id AND unique_amount > s.amount)
+			ELSE (SELECT count(*) FROM auction_standing WHERE auction = a.id AND active AND (amount > s.amount OR amount = s.amount AND seq < s.seq))
+			END::integer AS rank) AS b
+	ORDER BY a.number`
+
+// AccountBids implements [auction.Reader]. The statement is one snapshot, so the ranks are those of one moment.
+func (s *Auctions) AccountBids(ctx context.Context, account string, after int64, limit int) ([]auction.AccountBid, error) {
+	return query(ctx, s.db.reads, pgx.RowToStructByPos[auction.AccountBid], selectAccountBids, account, after, limit)
+}
+
 // Floor implements [auction.Reader].
 func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err error) {
 	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {

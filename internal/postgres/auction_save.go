@@ -60,8 +60,11 @@ const (
 	deleteStanding = `DELETE FROM auction_standing WHERE auction = $1 AND account = ANY($2) AND active`
 	retireStanding = `UPDATE auction_standing SET active = false, unique_amount = NULL WHERE auction = $1 AND active`
 
-	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce)
-		SELECT $1, *, $10 FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[])`
+	// The last two lists are null where nobody lost a place.
+	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce, outbid, floor)
+		SELECT $1, seq, account, amount, previous, round, rank, at, hold, $10, nullif(outbid, 0), nullif(floor, 0)
+		FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[],
+			$11::bigint[], $12::bigint[]) AS n (seq, account, amount, previous, round, rank, at, hold, outbid, floor)`
 	insertEvents = `INSERT INTO auction_events (auction, seq, type, at, data)
 		SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::timestamptz[], $5::text[])`
 	insertWinners = `INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
@@ -123,12 +126,19 @@ func saveBids(b *pgx.Batch, st *auction.State, nonce int64, how writes) {
 	if n := len(st.Placed); n > 0 {
 		seqs, accounts, amounts, previous := make([]int64, n), make([]string, n), make([]int64, n), make([]int64, n)
 		rounds, ranks, at, holds := make([]int, n), make([]int, n), make([]time.Time, n), make([][16]byte, n)
+		var outbid, floors []int64
 		for i := range st.Placed {
 			p := &st.Placed[i]
+			if p.Outbid > 0 {
+				if outbid == nil {
+					outbid, floors = make([]int64, n), make([]int64, n)
+				}
+				outbid[i], floors[i] = p.Outbid, p.Floor
+			}
 			seqs[i], accounts[i], amounts[i], previous[i] = p.Seq, p.Account, p.Amount, p.PreviousAmount
 			rounds[i], ranks[i], at[i], holds[i] = p.Round, p.Rank, p.At, p.Hold
 		}
-		expectRows(b.Queue(insertBids, a.ID, seqs, accounts, amounts, previous, rounds, ranks, at, holds, nonce), n, errLostRow)
+		expectRows(b.Queue(insertBids, a.ID, seqs, accounts, amounts, previous, rounds, ranks, at, holds, nonce, outbid, floors), n, errLostRow)
 	}
 	saveEvents(b, st)
 }

@@ -86,6 +86,8 @@ func (h *house) open(change func(*auction.Create)) uuid.UUID {
 // end lets the open round's time be over.
 func (h *house) end(id uuid.UUID) {
 	h.t.Helper()
+	// A bid has the latest time that it may be by the database's clock, which may be a moment from now.
+	exec(h.t, h.db, `SELECT pg_sleep_until(max(at) + interval '1 ms') FROM auction_bids WHERE auction = $1`, id)
 	exec(h.t, h.db, `WITH t AS (SELECT clock_timestamp() AS now)
 		UPDATE auction_rounds SET ends_at = now, duration = (extract(epoch FROM now - started_at) * 1000000)::bigint
 		FROM t WHERE auction = $1 AND status = 'active'`, id)

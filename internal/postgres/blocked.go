@@ -43,6 +43,7 @@ const (
 	targetNameRow    rowKind = "target name" // which publications of the target need
 	newAccountRow    rowKind = "new account" // not there yet: another session has inserted it, and has not committed
 	holdRow          rowKind = "hold"
+	referenceRow     rowKind = "reference" // of a transfer, not there yet: as a new account
 	lockGrantRow     rowKind = "lock"
 	lockKeyRow       rowKind = "lock key"
 	multidrawRowKind rowKind = "multi-draw"
@@ -75,8 +76,18 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 	targetRowKind:    `WITH free AS (SELECT id FROM targets WHERE` + named + freeOrGone + `targets WHERE id = gone)`,
 	automationRow:    `WITH free AS (SELECT id FROM automations WHERE` + named + freeOrGone + `automations WHERE id = gone)`,
 	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
-	newAccountRow:    "", // see uncontested
+	newAccountRow:    "", // see contests
+	referenceRow:     "", // likewise
 	otherRow:         `SELECT unnest($1::text[])`,
+}
+
+// contests make rows that nobody has made. PostgreSQL shows a row of a transaction that has not ended to nobody: only who tries to
+// make it too has to wait.
+var contests = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but for the type.
+	newAccountRow: `INSERT INTO accounts (id, currency, available, held, version, created_at)
+		SELECT id, 'XXX', 0, 0, 1, clock_timestamp() FROM unnest($1::text[]) AS id ON CONFLICT (id) DO NOTHING`,
+	referenceRow: `INSERT INTO transfer_references (transfer, reference, completed, available)
+		SELECT gen_random_uuid(), reference, true, 0 FROM unnest($1::text[]) AS reference ON CONFLICT (reference) WHERE completed DO NOTHING`,
 }
 
 // Parts of probes of tables whose ids are UUIDs.
@@ -223,8 +234,8 @@ func (b *blockedRows) free(kind rowKind) []string {
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
 	defer cancel()
-	if kind == newAccountRow {
-		return b.uncontested(ctx, ids)
+	if contests[kind] != "" {
+		return b.uncontested(ctx, kind, ids)
 	}
 	rows, err := b.db.pool.Query(ctx, probes[kind], ids)
 	if err != nil {
@@ -237,11 +248,11 @@ func (b *blockedRows) free(kind rowKind) []string {
 	return free
 }
 
-// uncontested returns the ids of accounts that no other session is about to insert.
-func (b *blockedRows) uncontested(ctx context.Context, ids []string) []string {
+// uncontested returns the ids of rows that no other session is about to insert.
+func (b *blockedRows) uncontested(ctx context.Context, kind rowKind, ids []string) []string {
 	var taken []string
 	err := pgx.BeginFunc(ctx, b.db.pool, func(tx pgx.Tx) (err error) {
-		taken, err = contested(ctx, tx, ids)
+		taken, err = contested(ctx, tx, kind, ids)
 		return err
 	})
 	if err != nil {
@@ -250,24 +261,33 @@ func (b *blockedRows) uncontested(ctx context.Context, ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(taken, id) })
 }
 
-// contested returns the ids of accounts that another session has inserted in a transaction which has not ended. PostgreSQL
-// shows such a row to nobody; only who tries to insert it too has to wait, which contested does for a millisecond.
-func contested(ctx context.Context, tx pgx.Tx, ids []string) (taken []string, err error) {
-	for _, id := range ids {
-		var b pgx.Batch
-		b.Queue(`SAVEPOINT contest`)
-		b.Queue(`SELECT set_config('lock_timeout', '1ms', true)`)
-		b.Queue(`INSERT INTO accounts (id, currency, available, held, version, created_at) VALUES ($1, 'XXX', 0, 0, 1, clock_timestamp())
-			ON CONFLICT (id) DO NOTHING`, id)
-		b.Queue(`ROLLBACK TO SAVEPOINT contest`)
-		err := pgkit.Send(ctx, tx, &b)
-		if isLockTimeout(err) {
-			taken = append(taken, id)
-			_, err = tx.Exec(ctx, `ROLLBACK TO SAVEPOINT contest`)
-		}
+// contested returns the ids of rows that another session has inserted in a transaction which has not ended. It waits a millisecond
+// for each, and asks for all of them at once, since most often there is none; then for halves.
+func contested(ctx context.Context, tx pgx.Tx, kind rowKind, ids []string) (taken []string, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var b pgx.Batch
+	b.Queue(`SAVEPOINT contest`)
+	b.Queue(`SELECT set_config('lock_timeout', '1ms', true)`)
+	b.Queue(contests[kind], ids)
+	b.Queue(`ROLLBACK TO SAVEPOINT contest`)
+	err = pgkit.Send(ctx, tx, &b)
+	if !isLockTimeout(err) {
+		return nil, err
+	}
+	if _, err = tx.Exec(ctx, `ROLLBACK TO SAVEPOINT contest`); err != nil {
+		return nil, err
+	}
+	if len(ids) == 1 {
+		return slices.Clone(ids), nil
+	}
+	for half := range slices.Chunk(ids, (len(ids)+1)/2) {
+		found, err := contested(ctx, tx, kind, half)
 		if err != nil {
 			return nil, err
 		}
+		taken = append(taken, found...)
 	}
 	return taken, nil
 }

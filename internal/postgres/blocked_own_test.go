@@ -139,7 +139,7 @@ func TestSweepsPassOverLockedRows(t *testing.T) {
 	exec(t, db, `UPDATE lock_grants SET expires_at = clock_timestamp() - interval '1 hour'`)
 	stranger(t, db, `SELECT FROM multidraws WHERE id = $1 FOR UPDATE`, locked)
 	stranger(t, db, `SELECT FROM lock_grants WHERE id = $1 FOR UPDATE`, grants[0])
-	if found, err := store.Expire(t.Context()); err != nil || !slices.Equal(found, []uuid.UUID{lost}) {
+	if found, err := store.Expire(t.Context(), multidraw.LeaseTTL); err != nil || !slices.Equal(found, []uuid.UUID{lost}) {
 		t.Errorf("expired %v, %v, want %s alone", found, err, lost)
 	}
 	if n, err := locks.Sweep(t.Context()); err != nil || n != 1 {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,71 +13,118 @@ type Finding struct {
 	Check   string `json:"check"`
 	Fatal   bool   `json:"fatal"` // a guarantee would be a lie on this database
 	Message string `json:"message"`
+	Remedy  string `json:"remedy"` // what to do about it
 }
 
 // Checks are what [DB.Check] looks at.
 var Checks = []string{ //nolint:gochecknoglobals // A constant, but for the type.
-	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler",
+	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "costs",
 }
+
+// blockedFor is for how long a transaction may have stood in the way of others before [DB.Blocked] calls that wrong: Fairlead's own
+// are done sooner, but for the refunds of the largest campaigns.
+const blockedFor = 5 * time.Second
+
+// selectBlockers finds transactions that have lasted for a while, that others on this database wait for now, and that wait for
+// nobody themselves.
+const selectBlockers = `SELECT a.pid, a.application_name, a.state, extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, count(*)
+	FROM (SELECT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()) AS b
+	JOIN pg_stat_activity AS a USING (pid)
+	WHERE clock_timestamp() - a.xact_start > $1 AND a.wait_event_type IS DISTINCT FROM 'Lock'
+	GROUP BY 1, 2, 3, 4 ORDER BY 4 DESC LIMIT 10`
 
 // Check looks at the settings that the guarantees rest on. An empty result is a clean bill.
 func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	var findings []Finding
-	add := func(check string, fatal bool, format string, args ...any) {
-		findings = append(findings, Finding{Check: check, Fatal: fatal, Message: fmt.Sprintf(format, args...)})
+	add := func(check string, fatal bool, remedy, format string, args ...any) {
+		findings = append(findings, Finding{Check: check, Fatal: fatal, Message: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
+	set := func(setting string) string { return "ALTER SYSTEM SET " + setting + "; SELECT pg_reload_conf()" }
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))
 	}
 	defer conn.Release()
 	var (
-		fsync, fullPages, synchronous, named   string
-		standby, seesStandbys                  bool
-		version, backend, standbys, confirming int
+		fsync, fullPages, synchronous, named string
+		standby, seesStandbys                bool
+		version, standbys, confirming        int
 	)
 	err = conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-		pg_is_in_recovery(), current_setting('server_version_num')::integer, pg_backend_pid(), current_setting('synchronous_standby_names'),
+		pg_is_in_recovery(), current_setting('server_version_num')::integer, current_setting('synchronous_standby_names'),
 		pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'), count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
 		FROM pg_stat_replication`).
-		Scan(&fsync, &fullPages, &synchronous, &standby, &version, &backend, &named, &seesStandbys, &standbys, &confirming)
+		Scan(&fsync, &fullPages, &synchronous, &standby, &version, &named, &seesStandbys, &standbys, &confirming)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))
 	}
 	const oldest = 140000
 	if version < oldest {
-		add("version", true, "PostgreSQL %d is older than 14", version/10000)
+		add("version", true, "move the data to PostgreSQL 14 or newer, with pg_upgrade or pg_dump", "PostgreSQL %d is older than 14", version/10000)
 	}
 	if fsync == "off" {
-		add("fsync", true, "fsync is off: a power failure would lose acknowledged commands")
+		add("fsync", true, set("fsync = on"), "fsync is off: a power failure would lose acknowledged commands")
 	}
 	if fullPages == "off" {
-		add("full_page_writes", true, "full_page_writes is off: a power failure could corrupt the database")
+		add("full_page_writes", true, set("full_page_writes = on"), "full_page_writes is off: a power failure could corrupt the database")
 	}
 	if synchronous == "off" {
-		add("synchronous_commit", false, "synchronous_commit is off: a crash may lose acknowledged commands")
+		add("synchronous_commit", false, set("synchronous_commit = on")+"; look for one set on the role or database, too", "synchronous_commit is off: a crash may lose acknowledged commands")
 	}
 	if synchronous == "local" && named != "" {
-		add("synchronous_commit", false, "synchronous_commit is local: a failover may lose acknowledged commands")
+		add("synchronous_commit", false, set("synchronous_commit = on")+"; look for one set on the role or database, too", "synchronous_commit is local: a failover may lose acknowledged commands")
 	}
 	switch {
 	case named != "" && !seesStandbys:
-		add("replication", false, "this role can't see whether the standbys of synchronous_standby_names are connected: grant it pg_read_all_stats")
+		add("replication", false, "GRANT pg_read_all_stats TO the role of the database URL",
+			"this role can't see whether the standbys of synchronous_standby_names are connected")
 	case named != "" && confirming == 0:
-		add("replication", true, "synchronous_standby_names is %q, and no such standby is connected: commits wait for it for ever", named)
+		add("replication", true, "connect such a standby, or change synchronous_standby_names",
+			"synchronous_standby_names is %q, and no such standby is connected: commits wait for it for ever", named)
 	case named == "" && standbys > 0:
-		add("replication", false, "replication is asynchronous: a failover may lose acknowledged commands")
+		add("replication", false, "name the standbys in synchronous_standby_names, or accept that: docs/operations/servers.md",
+			"replication is asynchronous: a failover may lose acknowledged commands")
 	}
 	if standby {
-		add("standby", false, "this is a standby: commands will fail until it is promoted")
+		add("standby", false, "give the primary's URL, or promote this one", "this is a standby: commands will fail until it is promoted")
 	}
-	// A pooler gives its clients another process id than the server's. In transaction mode nothing here needs the session, but the
-	// session's timeouts and planner settings that we ask for at connect may not be in force.
-	if int(conn.Conn().PgConn().PID()) != backend {
-		add("pooler", false, "a connection pooler is in between: set statement_timeout, lock_timeout, idle_in_transaction_session_timeout and enable_seqscan, "+
-			"enable_bitmapscan, enable_hashjoin, enable_mergejoin and jit (all of them off) on the database role")
+	if db.pooler != "" { // Others than those for sessions are refused by Open.
+		add("pooler", false, "better give PostgreSQL's own address; else let the pooler give each server as many connections as that may open "+
+			"(docs/operations/runbook.md, Connections), and keep server_reset_query = DISCARD ALL",
+			"there is a connection pooler with pool_mode = session")
+	}
+	slow, err := costs(ctx, conn.Conn())
+	if err != nil {
+		return nil, fmt.Errorf("postgres: check: %w", readError(err))
+	}
+	for _, cost := range slow {
+		add("costs", false, "reset it with ALTER SYSTEM, or where the role or database has it: docs/operations/servers.md", "%s", cost)
 	}
 	return findings, nil
+}
+
+// Blocked names the sessions that others have waited for, longest first. They keep no server from starting.
+func (db *DB) Blocked(ctx context.Context) ([]Finding, error) {
+	blockers, err := query(ctx, db, pgx.RowToStructByPos[blocker], selectBlockers, blockedFor)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: look for sessions that block others: %w", err)
+	}
+	findings := make([]Finding, len(blockers))
+	for i, b := range blockers {
+		findings[i] = Finding{
+			Check: "blocked", Fatal: true, Message: fmt.Sprintf("session %d (%s, %s) has been in a transaction for %d s and has locked "+
+				"what %d others wait for", b.PID, b.Application, b.State, b.Seconds, b.Waiting),
+			Remedy: fmt.Sprintf("let it end, or run SELECT pg_terminate_backend(%d)", b.PID),
+		}
+	}
+	return findings, nil
+}
+
+// blocker is a session that others wait for.
+type blocker struct {
+	PID                int32
+	Application, State string
+	Seconds, Waiting   int64
 }
 
 // Setting is a server setting that the doctor shows.

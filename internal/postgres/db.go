@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -54,6 +55,11 @@ type Options struct {
 	// UnavailableAfter is how long the database may be silent before those who wait for it get "unavailable";
 	// 0 means [UnavailableAfter].
 	UnavailableAfter time.Duration
+	// Watch has the database watched for lost commits, see [DB.WatchHistory]; nil: it is not.
+	Watch *Watch
+	// Sessions is how many connections to this database the whole process may need, see [Sessions]. A connection pooler that does
+	// not give as many is refused. 0: it is not asked for more than a few.
+	Sessions int
 }
 
 // Observer receives what the transactions do, for metrics. Its methods must not block and may be called concurrently.
@@ -61,6 +67,9 @@ type Observer interface {
 	speculation.Observer
 	// Blocked is called when the number of rows that others have locked changes, or that of the commands that wait for them.
 	Blocked(rows, commands int)
+	// MetOldPrimary is called when a connection leads to a primary on an older timeline than the last one: it was refused, or it
+	// committed and is the primary again.
+	MetOldPrimary(refused bool)
 }
 
 // DB is the connections to one database: a pool for commands and for the work in the background, a pool for reads, and those
@@ -76,6 +85,8 @@ type DB struct {
 	blocked  *blockedRows
 	keys     keySweep
 	ready    readiness
+	history  history
+	pooler   pooler
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
@@ -93,7 +104,8 @@ func planning() map[string]string {
 const scanFreely = `SELECT set_config('statement_timeout', '15min', true), set_config('enable_seqscan', 'on', true),
 	set_config('enable_bitmapscan', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_mergejoin', 'on', true)`
 
-// Open connects to the database and makes sure that it answers. The caller closes it.
+// Open connects to the database and makes sure that it answers. The caller closes it. Its error is an [operator.UnreadyError] where
+// the database refuses or does not answer, and a [PoolerError] where a connection pooler is in between that nothing here can work with.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
@@ -116,24 +128,39 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 	})
 	pgkit.NoteReplication(&cfg.ConnConfig.Config)
-	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { // All times that are read are UTC.
-		codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC}
-		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: codec})
-		return nil
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	onlyNewest(&cfg.ConnConfig.Config, o.Logger, o.Observer)
+	newest, err := newestVersion()
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	db := &DB{logger: o.Logger, observer: o.Observer}
+	db.history.begin(o.Watch, newest, o.Logger)
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		inUTC(conn)
+		return db.history.met(ctx, conn)
+	}
+	if db.pooler, err = findPooler(ctx, &cfg.ConnConfig.Config, o.Sessions); err != nil {
+		if _, refused := errors.AsType[*PoolerError](err); !refused {
+			err = unready(operator.UnreadyDatabase, err)
+		}
+		return nil, fmt.Errorf("postgres: connect: %w", err)
+	}
+	db.pooler.settle(&cfg.ConnConfig.Config)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	readPool, err := pgxpool.NewWithConfig(ctx, readConfig(cfg, o.ReadConns))
+	forReads := readConfig(cfg, o.ReadConns)
+	db.pooler.settle(&forReads.ConnConfig.Config)
+	readPool, err := pgxpool.NewWithConfig(ctx, forReads)
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db := &DB{pool: pool, logger: o.Logger, observer: o.Observer}
+	db.pool = pool
 	db.presence = pgkit.NewPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
 	db.runner = pgkit.Runner{Pool: pool, Presence: db.presence, Logger: o.Logger}
 	if o.Observer != nil {
@@ -141,13 +168,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.reads = reads{readPool, db.presence}
 	db.blocked = newBlockedRows(db)
-	db.ready.db, db.ready.config = db, cfg.ConnConfig
-	if db.ready.newest, err = newestVersion(); err != nil {
-		return nil, fmt.Errorf("postgres: %w", err)
-	}
+	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig, newest
 	config := cfg.ConnConfig.Copy()
 	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
+	db.pooler.settle(&config.Config)
 	spec := speculation.Options{
 		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(),
 		Presence: db.presence, NewID: newID,
@@ -157,17 +182,25 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		Read: func(ctx context.Context, ids []string) ([]ledger.Account, error) {
 			return query(ctx, db, scanAccount, selectAccounts, ids)
 		},
+		Met: db.history.met,
 	}
 	if o.Observer != nil {
 		spec.Observer = o.Observer
 	}
 	db.spec = speculation.New(spec)
+	db.OnLostHistory(db.spec.Forget)
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		readPool.Close()
-		return nil, fmt.Errorf("postgres: connect: %w", err)
+		return nil, fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
 	}
 	return db, nil
+}
+
+// inUTC has the connection read all times as UTC.
+func inUTC(conn *pgx.Conn) {
+	codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC}
+	conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: codec})
 }
 
 // readConfig is the configuration of the pool for reads. A read that its caller gives up, or that takes too long, is ended

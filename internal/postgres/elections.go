@@ -44,6 +44,7 @@ func NewElections(db *DB) (*Elections, error) {
 	config.ConnConfig.RuntimeParams["application_name"] = "fairlead elections"
 	config.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(electionTimeout.Milliseconds(), 10)
 	config.ConnConfig.RuntimeParams["lock_timeout"] = strconv.FormatInt(electionLockTimeout.Milliseconds(), 10)
+	db.pooler.settle(&config.ConnConfig.Config)
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: elections: %w", err)

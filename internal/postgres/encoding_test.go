@@ -104,7 +104,7 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 		ledger.CreateAccount{ID: "new", Currency: "EUR"},
 		ledger.Deposit{Account: "new", Amount: 5},
 		ledger.Withdraw{Account: "ann", Amount: 5},
-		ledger.MakeTransfer{From: "ann", To: "ben", Amount: 5, Memo: "é"},
+		ledger.MakeTransfer{From: "ann", To: "ben", Amount: 5, Memo: "é", Reference: "rent"},
 		ledger.PlaceHold{Account: "ann", Amount: 5, ExpiresIn: new(time.Hour)},
 	} {
 		if _, err := ledger.Decide(book, op); err != nil {

@@ -53,7 +53,7 @@ var _ live.Log = (*Events)(nil)
 func NewEvents(db *DB, views EventViews) *Events {
 	e := &Events{db: db, views: views}
 	e.topics = []topic{
-		{"auction:", `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, e.auctionEvents},
+		{auction.TopicPrefix, `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, e.auctionEvents},
 		// The draw counts as the event after the last sale. Sales are never taken back: a cancelled campaign's purchases stay,
 		// with their numbers.
 		{"campaign:", `SELECT c.id, coalesce((SELECT max(seq) FROM purchases WHERE campaign = c.id), 0)
@@ -116,22 +116,26 @@ type head struct {
 	Seq int64
 }
 
-// selectEvents reads a page of an auction's events, merged from the two tables that have them. The auction's own row comes
+// selectEvents reads a page of an auction's events, merged from the two tables that have them. A bid that lost its place is looked up
+// by itself: OFFSET 0 keeps the planner from going through all bids. The auction's own row comes
 // with each of them, and alone where there are none, so that all of it is from one snapshot.
-const selectEvents = `SELECT a.first_seq, e.seq, e.type, e.at, e.data, e.account, e.amount, e.previous_amount, e.round, e.rank
+const selectEvents = `SELECT a.first_seq, e.seq, e.type, e.at, e.data, e.account, e.amount, e.previous_amount, e.round, e.rank,
+		e.outbid, e.floor, o.account, o.amount,
+		CASE WHEN e.outbid > 0 THEN (SELECT winners FROM auction_rounds WHERE auction = $1 AND round = e.round) END
 	FROM auctions AS a LEFT JOIN LATERAL (
 		(SELECT seq, type, at, data, NULL::text AS account, NULL::bigint AS amount, NULL::bigint AS previous_amount,
-				NULL::integer AS round, NULL::integer AS rank
+				NULL::integer AS round, NULL::integer AS rank, NULL::bigint AS outbid, NULL::bigint AS floor
 			FROM auction_events WHERE auction = $1 AND seq > $2 ORDER BY seq LIMIT $3)
 		UNION ALL
-		(SELECT seq, NULL, at, NULL, account, amount, previous_amount, round, rank
+		(SELECT seq, NULL, at, NULL, account, amount, previous_amount, round, rank, outbid, floor
 			FROM auction_bids WHERE auction = $1 AND seq > $2 ORDER BY seq LIMIT $3)
 		ORDER BY seq LIMIT $3
 	) AS e ON true
+	LEFT JOIN LATERAL (SELECT account, amount FROM auction_bids WHERE auction = $1 AND seq = e.outbid OFFSET 0) AS o ON true
 	WHERE a.id = $1 ORDER BY e.seq`
 
 // eventRow is a row of selectEvents. All but FirstSeq are null where there is no event; Type and Data are, where it is a
-// bid.
+// bid. Outbid is null where a bid took nobody's winning place, and 0 where that was not recorded.
 type eventRow struct {
 	FirstSeq               int64
 	Seq                    *int64
@@ -140,6 +144,10 @@ type eventRow struct {
 	Data, Account          *string
 	Amount, PreviousAmount *int64
 	Round, Rank            *int
+	Outbid, Floor          *int64
+	OutbidAccount          *string
+	OutbidAmount           *int64
+	Winners                *int // places of the round
 }
 
 func (e *Events) auctionEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
@@ -175,10 +183,21 @@ func (r eventRow) event() (live.Event, error) {
 		return e, nil
 	}
 	e.Type = string(auction.EventBidPlaced)
-	var err error
-	e.Data, err = json.Marshal(auction.BidPlacedData{
+	data := auction.BidPlacedData{
 		Account: *r.Account, Amount: *r.Amount, PreviousAmount: *r.PreviousAmount, Round: *r.Round, Rank: *r.Rank,
-	})
+	}
+	switch {
+	case r.Outbid == nil:
+		data.Outbid = []auction.Outbid{}
+	case *r.Outbid > 0:
+		if r.OutbidAccount == nil || r.Winners == nil || r.Floor == nil {
+			return e, fmt.Errorf("bid %d, which lost its place by bid %d, is missing", *r.Outbid, e.Seq)
+		}
+		data.Outbid = []auction.Outbid{{Account: *r.OutbidAccount, Amount: *r.OutbidAmount, Rank: *r.Winners + 1}}
+		data.Floor = *r.Floor
+	}
+	var err error
+	e.Data, err = json.Marshal(data)
 	return e, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,14 @@ func TestTheLogOfAnAuctionIsWhatWasCommitted(t *testing.T) {
 		if e.Seq != int64(i)+1 || e.Type != told[i].Type || !e.At.Equal(told[i].At) || string(e.Data) != string(told[i].Data) || told[i].Seq != e.Seq {
 			t.Errorf("log %+v %s\ntold %+v %s", e, e.Data, told[i], told[i].Data)
 		}
+	}
+	if want := `"outbid":[{"account":"ann","amount":10,"rank":2}],"min_winning_bid":12}`; !strings.HasSuffix(string(all[3].Data), want) {
+		t.Errorf("the second bid outbids the first: %s", all[3].Data)
+	}
+	// A bid of a server that did not say whom it outbid.
+	exec(t, db, `UPDATE auction_bids SET outbid = DEFAULT, floor = DEFAULT WHERE auction = $1 AND seq = 4`, id)
+	if old, err := log.Events(t.Context(), topic, 3, 1); err != nil || !strings.HasSuffix(string(old[0].Data), `"rank":1}`) {
+		t.Errorf("an old bid: %s, %v", old[0].Data, err)
 	}
 	absent := auction.Topic(uuid.New())
 	heads, err := log.Heads(t.Context(), []string{topic, absent, "nonsense", "auction:" + id.String() + "x"})

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestOneKeyFromTwoProcesses sends one request many times, at once, over two pools that know nothing of each other.
@@ -185,4 +187,52 @@ func TestSweepKeysLooksAgainWhenSomethingIsDue(t *testing.T) {
 	sweep(time.Hour/3, 2, 1)
 	exec(t, db, `DELETE FROM idempotency_keys`)
 	sweep(time.Hour, 0, 0)
+}
+
+// TestStoredKeys compares the estimate with a count: while PostgreSQL has its counters, and after it has lost them, as in a crash.
+func TestStoredKeys(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db := open(t, Options{URL: url})
+	if ask[int](t, db, `SELECT current_setting('server_version_num')::int`) < 150000 {
+		t.Skip("before PostgreSQL 15 a session tells its counters with its next transaction, which here is none")
+	}
+	s := newLedgerService(t, db)
+	// An ANALYZE that begins now and ends later would be right about a moment that is over.
+	if _, err := db.pool.Exec(t.Context(), `ALTER TABLE idempotency_keys SET (autovacuum_enabled = off)`); err != nil {
+		t.Fatal(err)
+	}
+	fund(t, s, 1000, "ann")
+	for n := range 30 {
+		if _, err := s.Execute(t.Context(), keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, fmt.Sprint(n), "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := ask[int64](t, db, `SELECT count(*) FROM idempotency_keys`)
+	becomes := func(when string) {
+		t.Helper()
+		var got int64
+		testwait.Eventually(t, time.Minute, when, func() bool {
+			var err error
+			got, err = db.StoredKeys(t.Context())
+			testwait.Must(t, err)
+			return got == want
+		})
+	}
+	becomes("the estimate is the count")
+	ask[string](t, db, `WITH gone AS (DELETE FROM idempotency_keys RETURNING 1) SELECT count(*)::text FROM gone`)
+	want = 0
+	becomes("nothing is left")
+	if _, err := s.Execute(t.Context(), keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, "last", "")); err != nil {
+		t.Fatal(err)
+	}
+	want = 1
+	becomes("one more")
+	if _, err := db.pool.Exec(t.Context(), `ANALYZE idempotency_keys`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.pool.Exec(t.Context(), `SELECT pg_stat_reset()`); err != nil {
+		t.Fatal(err)
+	}
+	becomes("the counters are lost")
 }

@@ -65,7 +65,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 		accounts = slices.Concat(accounts, owners)
 	}
 	asked := time.Now()
-	book, known, err := lockBookAside(ctx, tx, aside, accounts, want.Holds, want.Keys)
+	book, known, err := lockBookAside(ctx, tx, aside, accounts, want.Holds, want.Keys, want.References...)
 	if err != nil {
 		return err
 	}
@@ -77,10 +77,11 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	decide(unit)
 
 	var b pgx.Batch
-	saveBook(&b, book.Changes(), countedWrites)
+	c := book.Changes()
+	saveBook(&b, c, countedWrites)
 	saveAudit(&b, unit.Audit, book.Now())
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
-	l.db.spec.Keys.Note(unit.Keys.Fresh())
+	l.note(unit.Keys.Fresh(), c.References)
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return err
 	}
@@ -116,6 +117,7 @@ func speculativeStatements() []string {
 	return []string{
 		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
 		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids,
+		insertReferences,
 	}
 }
 
@@ -127,13 +129,19 @@ func speculativeStatements() []string {
 // account that was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to
 // set; a command that leaves no record; and one that repeats another, as far as is known.
 func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
+	keys := slices.Clip(want.Keys)
+	for _, reference := range want.References {
+		keys = append(keys, referenceKey(reference))
+	}
 	switch {
 	case len(want.Holds) > 0:
 		return speculation.NotSent(speculation.Command, nil)
+	case l.db.blocked.find(referenceRow, want.References...) != nil:
+		return speculation.NotSent(speculation.Blocked, nil)
 	case !l.db.spec.Accounts.Trusted():
 		return speculation.NotSent(speculation.Backoff, nil)
 	}
-	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0), crashpoint.LedgerBeforeCommit, want.Accounts, want.Keys,
+	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0), crashpoint.LedgerBeforeCommit, want.Accounts, keys,
 		func(b *pgx.Batch, on speculation.Scene) error {
 			book := on.Book
 			unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
@@ -149,7 +157,7 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide
 			}
 			saveBook(b, c, guardedWrites)
 			saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
-			l.db.spec.Keys.Note(unit.Keys.Fresh())
+			l.note(unit.Keys.Fresh(), c.References)
 			return nil
 		})
 	if err != nil && speculation.Reason(err) == speculation.Stale {
@@ -157,6 +165,17 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide
 	}
 	return err
 }
+
+// note remembers the keys and references that are being stored.
+func (l *Ledger) note(fresh []idempotency.Record, references []ledger.Referenced) {
+	l.db.spec.Keys.Note(fresh)
+	for _, r := range references {
+		l.db.spec.Keys.Note([]idempotency.Record{{Request: idempotency.Request{ID: referenceKey(r.Reference)}}})
+	}
+}
+
+// referenceKey is how a reference is remembered among the keys. No key has an empty method.
+func referenceKey(reference string) idempotency.ID { return idempotency.NewID("", "", "", reference) }
 
 // finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
 // in between.
@@ -205,23 +224,23 @@ func (a *setAside) met(err error) error {
 	return err
 }
 
-// contest finds which of the absent accounts another session is about to make: all that are known, and, in a run after one
-// that waited in vain, those that turn out to be.
-func (a *setAside) contest(ctx context.Context, tx pgx.Tx, book *ledger.Book, accounts []string) error {
-	var absent []string
-	for _, id := range accounts {
-		if _, err := book.Account(id); !errors.As(err, new(*ledger.AccountNotFoundError)) {
+// contest finds which absent rows another session is about to make, and passes them to found: all that are known, and, in a run
+// after one that waited in vain, those that turn out to be.
+func (a *setAside) contest(ctx context.Context, tx pgx.Tx, kind rowKind, ids []string, absent func(string) bool, found func(string, error)) error {
+	var unknown []string
+	for _, id := range ids {
+		if !absent(id) {
 			continue
 		}
-		if reason := a.rows.find(newAccountRow, id); reason != nil {
-			book.Contest(id, reason)
+		if reason := a.rows.find(kind, id); reason != nil {
+			found(id, reason)
 		} else if a.skip {
-			absent = append(absent, id)
+			unknown = append(unknown, id)
 		}
 	}
-	taken, err := contested(ctx, tx, absent)
+	taken, err := contested(ctx, tx, kind, unknown)
 	for _, id := range taken {
-		book.Contest(id, a.rows.add(newAccountRow, id))
+		found(id, a.rows.add(kind, id))
 	}
 	return err
 }
@@ -233,9 +252,11 @@ func lockBook(ctx context.Context, tx pgx.Tx, accounts []string, keys []idempote
 	return lockBookAside(ctx, tx, nil, accounts, nil, keys)
 }
 
-// lockBookAside is lockBook that reads holds of these accounts, too, and does without accounts which somebody else has locked: those that are known to be, and,
-// in a run after one that waited in vain, those that turn out to be.
-func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []string, holds []uuid.UUID, keys []idempotency.ID,
+// lockBookAside is lockBook that reads holds of these accounts and completed requests with these references, too, and does without
+// accounts which somebody else has locked: those that are known to be, and, in a run after one that waited in vain, those that turn
+// out to be.
+func lockBookAside(
+	ctx context.Context, tx pgx.Tx, aside *setAside, accounts []string, holds []uuid.UUID, keys []idempotency.ID, references ...string,
 ) (*ledger.Book, []idempotency.Record, error) {
 	var (
 		b       pgx.Batch
@@ -244,6 +265,7 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 		acc     []ledger.Account
 		held    []ledger.Hold
 		present []string
+		taken   []ledger.Referenced
 		blocked = map[string]*command.BlockedError{}
 	)
 	if len(accounts) > 0 {
@@ -272,6 +294,9 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 	if len(holds) > 0 {
 		b.Queue(selectHolds, holds).Query(collect(&held, pgx.RowToStructByPos[ledger.Hold]))
 	}
+	if len(references) > 0 {
+		b.Queue(selectReferences, references).Query(collect(&taken, pgx.RowToStructByPos[ledger.Referenced]))
+	}
 	loadKeys(&b, keys, &known)
 	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
@@ -289,8 +314,20 @@ func lockBookAside(ctx context.Context, tx pgx.Tx, aside *setAside, accounts []s
 	for id, reason := range blocked {
 		book.SetAside(id, reason)
 	}
+	for _, r := range taken {
+		book.LoadReference(r)
+	}
 	if aside != nil {
-		if err := aside.contest(ctx, tx, book, accounts); err != nil {
+		noAccount := func(id string) bool {
+			_, err := book.Account(id)
+			return errors.As(err, new(*ledger.AccountNotFoundError))
+		}
+		noReference := func(reference string) bool { return !book.Referenced(reference) }
+		err := aside.contest(ctx, tx, newAccountRow, accounts, noAccount, book.Contest)
+		if err == nil {
+			err = aside.contest(ctx, tx, referenceRow, references, noReference, book.ContestReference)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -14,7 +14,12 @@ import (
 
 const (
 	entryFields    = `id, account, version, transfer, amount, currency, at, memo`
-	transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at`
+	transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at, coalesce(reference, '')`
+
+	// transfersWithReferences is where transferFields are read from. Most transfers have no reference.
+	transfersWithReferences = `transfers LEFT JOIN transfer_references ON transfer = id`
+	selectReferences        = `SELECT ` + transferFields + `, available FROM transfer_references JOIN transfers ON id = transfer
+		WHERE reference = ANY($1) AND completed`
 )
 
 // Account implements [ledger.Reader].
@@ -32,13 +37,26 @@ func (l *Ledger) Entries(ctx context.Context, account string, after int64, limit
 // Transfer implements [ledger.Reader].
 func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, error) {
 	return queryOne(ctx, l.db.reads, &ledger.TransferNotFoundError{ID: id}, pgx.RowToStructByPos[ledger.Transfer],
-		`SELECT `+transferFields+` FROM transfers WHERE id = $1`, id)
+		`SELECT `+transferFields+` FROM `+transfersWithReferences+` WHERE id = $1`, id)
+}
+
+// Referenced implements [ledger.Reader].
+func (l *Ledger) Referenced(ctx context.Context, references ...string) ([]ledger.Referenced, error) {
+	return query(ctx, l.db.reads, pgx.RowToStructByPos[ledger.Referenced], selectReferences, references)
 }
 
 // Hold implements [ledger.Reader].
 func (l *Ledger) Hold(ctx context.Context, id uuid.UUID) (ledger.Hold, error) {
 	return queryOne(ctx, l.db.reads, &ledger.HoldNotFoundError{ID: id}, pgx.RowToStructByPos[ledger.Hold],
 		`SELECT `+holdFields+` FROM holds WHERE id = $1`, id)
+}
+
+// OpenHolds implements [ledger.Reader]. The page is chosen among the rows, so that amounts of standing bids are looked for only
+// for what is on it.
+func (l *Ledger) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
+	return query(ctx, l.db.reads, pgx.RowToStructByPos[ledger.Hold], `SELECT `+holdFields+`
+		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
+		ORDER BY id DESC`, account, before, limit)
 }
 
 // Deposits and withdrawals are read from the outside's entries, which are negative for what came in. What came from another

@@ -46,6 +46,13 @@ const insertTransfers = `WITH moved AS MATERIALIZED (
 	UNION ALL
 	SELECT destination, destination_entry, destination_version, id, amount, currency, $14, memo FROM moved WHERE status = 'completed'`
 
+// The unique index of completed references is the guard. It is the primary key's work to tell that each transfer has one.
+const insertReferences = `INSERT INTO transfer_references (transfer, reference, completed, available)
+	SELECT transfer, reference, status = 'completed', available
+	FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[]) AS n (transfer, reference, status, available)`
+
+const insertReferencesOrNothing = insertReferences + ` ON CONFLICT (reference) WHERE completed DO NOTHING`
+
 // An open hold that an auction placed has its amount in the standing bid, which each raise writes; see the view holds.
 const insertHolds = `INSERT INTO hold_rows (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner)
 	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[], $10::text[])`
@@ -66,6 +73,7 @@ func saveBook(b *pgx.Batch, c ledger.Changes, how writes) {
 	saveNewAccounts(b, c.CreatedAccounts, how)
 	saveAccounts(b, c.UpdatedAccounts, how)
 	saveTransfers(b, c.Transfers, c.Entries)
+	saveReferences(b, c.References, how)
 	saveHolds(b, c.CreatedHolds, c.UpdatedHolds, how)
 }
 
@@ -127,6 +135,26 @@ func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.E
 	}
 	expectRows(b.Queue(insertTransfers, ids, kinds, from, to, amounts, currencies, statuses, reasons, memos,
 		fromEntries, fromVersions, toEntries, toVersions, transfers[0].CreatedAt), len(entries), errLostRow)
+}
+
+// saveReferences takes the references in their order, so that two transactions that share some wait for each other in one direction
+// only. One that is taken was taken by another process since we looked: the rerun answers from what that process has done.
+func saveReferences(b *pgx.Batch, ordered []ledger.Referenced, how writes) {
+	n := len(ordered)
+	if n == 0 {
+		return
+	}
+	slices.SortFunc(ordered, func(x, y ledger.Referenced) int { return strings.Compare(x.Reference, y.Reference) })
+	transfers, references, statuses, available := make([][16]byte, n), make([]string, n), make([]string, n), make([]int64, n)
+	for i := range ordered {
+		r := &ordered[i]
+		transfers[i], references[i], statuses[i], available[i] = r.ID, r.Reference, string(r.Status), r.Available
+	}
+	if how == guardedWrites {
+		b.Queue(insertReferences, transfers, references, statuses, available)
+		return
+	}
+	expectRows(b.Queue(insertReferencesOrNothing, transfers, references, statuses, available), n, errStale)
 }
 
 // saveHolds writes those that are closed first: they make room, in the index of open ones, for those that follow them.

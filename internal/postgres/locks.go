@@ -195,6 +195,18 @@ func (l *Locks) release(ctx context.Context, c command.Command[lock.Renewal]) (a
 	return answer, nil
 }
 
+// AdvanceTokens makes the tokens of locks and the terms of leaders jump ahead, past those of a history that is lost. It returns
+// the number above which all later tokens of locks are.
+func (db *DB) AdvanceTokens(ctx context.Context) (floor int64, err error) {
+	if _, err := electionSchema.AdvanceTokens(ctx, db.pool, pglock.LostGrants); err != nil {
+		return 0, fmt.Errorf("postgres: %w", err)
+	}
+	if floor, err = pglock.Schema("").AdvanceTokens(ctx, db.pool, pglock.LostGrants); err != nil {
+		return 0, fmt.Errorf("postgres: %w", err)
+	}
+	return floor, nil
+}
+
 // Snapshot returns who holds, who waits, and for whom.
 func (l *Locks) Snapshot(ctx context.Context) (lock.Snapshot, error) {
 	var out lock.Snapshot
@@ -221,6 +233,16 @@ func (l *Locks) DatabaseWaits(ctx context.Context) (out []operator.DatabaseWait,
 		return err
 	})
 	return out, err
+}
+
+// Deadlocks are those that this process has broken, newest first.
+func (l *Locks) Deadlocks() []operator.Deadlock {
+	broken := l.backend.Deadlocks()
+	out := make([]operator.Deadlock, len(broken))
+	for i, d := range broken {
+		out[i] = operator.Deadlock{At: d.At, Cycle: d.Cycle, Keys: d.Keys}
+	}
+	return out
 }
 
 // Sweep deletes the rows of what ended by itself long ago and returns how many there were.

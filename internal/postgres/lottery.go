@@ -22,13 +22,9 @@ import (
 // maxInventories is how many campaigns' inventories a process remembers. The largest takes some 25 MB.
 const maxInventories = 64
 
-// LotteryObserver receives how long a transaction waited for its campaign, for metrics. It must not block.
-type LotteryObserver interface{ LockWait(time.Duration) }
-
 // Lottery is the lottery's store.
 type Lottery struct {
-	db       *DB
-	observer LotteryObserver // may be nil
+	db *DB
 
 	mu          sync.Mutex
 	inventories map[uuid.UUID]*knownInventory
@@ -43,9 +39,15 @@ type knownInventory struct {
 
 var _ lottery.Store = (*Lottery)(nil)
 
-// NewLottery returns the lottery's store on db. observer may be nil.
-func NewLottery(db *DB, observer LotteryObserver) *Lottery {
-	return &Lottery{db: db, observer: observer, inventories: map[uuid.UUID]*knownInventory{}}
+// NewLottery returns the lottery's store on db.
+func NewLottery(db *DB) *Lottery {
+	l := &Lottery{db: db, inventories: map[uuid.UUID]*knownInventory{}}
+	db.OnLostHistory(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		clear(l.inventories)
+	})
+	return l
 }
 
 // Create implements [lottery.Store].
@@ -95,7 +97,9 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		// What a process remembers leaves the memory for as long as it is worked on: should the transaction fail or
 		// its outcome be unknown, nothing that was changed in vain can come back.
 		inv = l.takeInventory(id)
-		campaign, err := l.lockCampaign(ctx, tx, id, &inv)
+		began := time.Now()
+		campaign, err := lockCampaign(ctx, tx, id, &inv)
+		waited := time.Since(began)
 		if isLockTimeout(err) {
 			return l.db.blocked.add(campaignRow, id.String())
 		}
@@ -115,7 +119,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 			}
 			need = plan(campaign, inv.Inventory)
 		}
-		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv.Inventory, Random: random}}
+		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv.Inventory, Random: random}, Waited: waited}
 		if need.Result {
 			if u.State.Seed, u.State.Draw, err = loadResult(ctx, tx, id); err != nil {
 				return err
@@ -194,11 +198,10 @@ const (
 // lockCampaign waits for its turn and reads the campaign as it then stands. Each statement of the round trip has its
 // own snapshot, so those after the lock see what the lock's earlier holder committed. It sets known to nil where the latest
 // sale that it knows of is not the database's: a failover has lost it, and others may have been made since.
-func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
+func lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
 	var (
-		b     pgx.Batch
-		last  []uuid.UUID
-		start = time.Now()
+		b    pgx.Batch
+		last []uuid.UUID
 	)
 	b.Queue(waitBriefly)
 	b.Queue(gateCampaign, campaignLockClass, id.String())
@@ -212,9 +215,6 @@ func (l *Lottery) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, kno
 	}
 	if remembers && !slices.Equal(last, []uuid.UUID{(*known).last}) {
 		*known = nil
-	}
-	if l.observer != nil {
-		l.observer.LockWait(time.Since(start))
 	}
 	return read()
 }

@@ -33,12 +33,14 @@ const (
 
 	// Each attempt books the next one before it is made, so that a process that dies delays no longer than that. The
 	// first is made at once, before the round is due; those after that take twice as long as the one before, up to a
-	// minute, with some chance, so that many campaigns do not come back together.
+	// minute, with some chance, so that many campaigns do not come back together. One that is booked for later than that was
+	// booked by a clock that was ahead, and is made at once.
 	claimRounds = `UPDATE campaign_beacons AS b SET
 			attempts = CASE WHEN due_at > clock_timestamp() THEN 0 ELSE attempts + 1 END,
 			next_attempt_at = CASE WHEN due_at > clock_timestamp() THEN due_at + interval '500 ms'
 				ELSE clock_timestamp() + least(60, power(2, least(attempts, 6))) * (0.8 + 0.4 * random()) * interval '1 s' END
 		WHERE campaign IN (SELECT campaign FROM campaign_beacons WHERE next_attempt_at <= clock_timestamp()
+				OR next_attempt_at > greatest(due_at, clock_timestamp()) + interval '72 s'
 			ORDER BY next_attempt_at LIMIT $1 FOR UPDATE SKIP LOCKED)
 		RETURNING campaign, chain, root, round, sealed_at, due_at, attempts, due_at > clock_timestamp()`
 	noteMissed = `UPDATE campaign_beacons SET failure = $2 WHERE campaign = $1 AND next_attempt_at IS NOT NULL`

@@ -57,13 +57,17 @@ func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) 
 }
 
 // Purchases implements [lottery.Reader].
-func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, after, limit int) ([]lottery.Purchase, error) {
-	return query(ctx, l.db.reads, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {
-		err = row.Scan(&p.ID, &p.Campaign, &p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal,
-			&p.Price, &p.Transfer, &p.At)
-		return p, err
-	}, `SELECT id, campaign, seq, account, layer, number, ordinal, price, transfer, at FROM purchases
-		WHERE campaign = $1 AND seq > $2 ORDER BY seq LIMIT $3`, campaign, after, limit)
+func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, account string, after, limit int) ([]lottery.Purchase, error) {
+	return query(ctx, l.db.reads, scanPurchase, `SELECT `+purchaseFields+` FROM purchases
+		WHERE campaign = $1 AND seq > $2 AND ($4 = '' OR account = $4) ORDER BY seq LIMIT $3`, campaign, after, limit, account)
+}
+
+const purchaseFields = `id, campaign, seq, account, layer, number, ordinal, price, transfer, at`
+
+func scanPurchase(row pgx.CollectableRow) (p lottery.Purchase, err error) {
+	err = row.Scan(&p.ID, &p.Campaign, &p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal,
+		&p.Price, &p.Transfer, &p.At)
+	return p, err
 }
 
 // Result implements [lottery.Reader]. The join gives the seed away only together with the result.
@@ -107,7 +111,7 @@ const countAlarms = `SELECT (SELECT count(*)::integer FROM campaigns AS c WHERE 
 // Watch implements [lottery.Reader].
 func (l *Lottery) Watch(ctx context.Context, stuckAfter time.Duration) (lottery.Watch, error) {
 	stuck, err := query(ctx, l.db, pgx.RowTo[uuid.UUID], `SELECT id FROM campaigns WHERE status = 'drawing'
-		AND coalesce(draw_started_at, '-infinity') <= clock_timestamp() - $1::interval ORDER BY id LIMIT $2`, stuckAfter, watchLimit)
+		AND coalesce(draw_started_at, '-infinity') NOT BETWEEN clock_timestamp() - $1::interval AND clock_timestamp() ORDER BY id LIMIT $2`, stuckAfter, watchLimit)
 	if err != nil {
 		return lottery.Watch{}, err
 	}

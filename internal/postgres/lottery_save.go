@@ -23,13 +23,14 @@ const (
 			$8::bigint[], $9::uuid[], $10::timestamptz[])`
 
 	// The guard repeats, in SQL, what the core has decided under the lock: the row is the very version that was read,
-	// and it becomes drawing or completed only from active or drawing and with everything sold.
+	// and it becomes drawing or completed only from active or drawing and with everything sold. The status is an
+	// expression there, so that the row is found by its id and never by the index on the status.
 	updateCampaign = `UPDATE campaigns SET status = $3, sold_positions = $4, version = $2, published_at = $5,
 			draw_started_at = $6, completed_at = $7, cancelled_at = $8
 		WHERE id = $1 AND version = $2 - 1
-			AND ($3 NOT IN ('drawing', 'completed') OR (status IN ('active', 'drawing') AND $4 = total_positions))
-			AND ($3 <> 'active' OR status IN ('pending', 'active'))
-			AND ($3 <> 'cancelled' OR status IN ('pending', 'active'))`
+			AND ($3 NOT IN ('drawing', 'completed') OR (status || '' IN ('active', 'drawing') AND $4 = total_positions))
+			AND ($3 <> 'active' OR status || '' IN ('pending', 'active'))
+			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active'))`
 	sellLayers = `UPDATE campaign_layers AS l SET sold = l.sold + n.sold
 		FROM unnest($2::integer[], $3::integer[]) AS n (layer, sold) WHERE l.campaign = $1 AND l.layer = n.layer`
 	insertDraw = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, $2, $3, $4)`

@@ -27,7 +27,7 @@ type venue struct {
 func enter(t *testing.T, url string, o lottery.Options) venue {
 	t.Helper()
 	db := open(t, Options{URL: url})
-	store := NewLottery(db, nil)
+	store := NewLottery(db)
 	return venue{db, store, newLotteryService(t, store, o)}
 }
 
@@ -325,7 +325,7 @@ func TestReadersOfCampaigns(t *testing.T) {
 	if err != nil || s.Buyers != 2 || s.Revenue != 40 || s.LargestSold != 3 || !s.FirstSaleAt.Equal(sales[0].At) || !s.LastSaleAt.Equal(sales[3].At) {
 		t.Errorf("statistics %+v, %v", s, err)
 	}
-	page, err := v.Purchases(t.Context(), id, 1, 2)
+	page, err := v.Purchases(t.Context(), id, "", 1, 2)
 	if err != nil || len(page) != 2 {
 		t.Fatalf("purchases %+v, %v", page, err)
 	}

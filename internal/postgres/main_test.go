@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"sync"
@@ -113,6 +114,10 @@ func (r *recorder) Fallback(_, reason string) {
 
 func (r *recorder) Blocked(int, int) {}
 
+func (r *recorder) MetOldPrimary(refused bool) {
+	r.Fallback("", fmt.Sprint("old primary, refused: ", refused))
+}
+
 // fallbacks returns how often each reason kept a transaction from the fast path.
 func (r *recorder) fallbacks() map[string]int {
 	r.mu.Lock()
@@ -142,9 +147,13 @@ func render(result any, err error) command.Rendered {
 	case ledger.Account:
 		body["id"] = v.ID
 	case ledger.Movement:
-		body["id"] = v.Transfer.ID.String()
+		body["id"], body["available"] = v.Transfer.ID.String(), v.Available
 	case ledger.Transfer:
 		body["id"] = v.ID.String()
+	case ledger.Repeated:
+		first := render(v.First, nil)
+		first.Status = 200
+		return first
 	case ledger.Hold:
 		body["id"] = v.ID.String()
 	case lottery.Purchase:

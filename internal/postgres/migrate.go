@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +17,7 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -40,33 +44,143 @@ func newestVersion() (version int64, err error) {
 	return version, err
 }
 
-// ErrTooOld is returned for a database whose schema is older than the first step.
-var ErrTooOld = errors.New("the schema was made by a version before the first release, and has to be brought up to date with its last one")
+var (
+	// ErrTooOld is returned for a database whose schema is older than the first step.
+	ErrTooOld = errors.New("the schema was made by a version before the first release, and has to be brought up to date with its last one")
+	// ErrTooNew is returned for a database whose schema lacks what this binary needs, because a newer version has removed it.
+	ErrTooNew = errors.New("the schema is too new for this version of Fairlead")
+	// ErrOldServers is returned when a step would remove what servers at work still need.
+	ErrOldServers = errors.New("servers of older versions are at work")
+)
+
+const (
+	// migrateFor bounds the time in which a step is tried again that met a locked table, stepPause is the pause in between. A step
+	// waits for a lock no longer than [stepLockTimeout], since every command on the table queues behind it.
+	migrateFor = time.Minute
+	stepPause  = 250 * time.Millisecond
+	// stepLockTimeout is at the beginning of each step that changes a table in use. The test of the steps looks for it.
+	stepLockTimeout = `SET LOCAL lock_timeout = '150ms'`
+
+	// migrationLease is how long after its last sign of life a process that migrates is waited for.
+	migrationLease = 5 * time.Second
+
+	// selectSupport is the oldest step whose binaries can work with the schema. Schemas of before step 23 have no such table, and
+	// no binary that asks is older.
+	selectSupport = `SELECT oldest FROM schema_support`
+	// removing, with the step's own number behind it, is in the UPDATE of a step that removes something. It must not be taken while
+	// servers that only know older steps are at work.
+	removing      = `schema_support SET oldest = `
+	selectServers = `SELECT name || ' (' || version || ', step ' || step || ')' FROM servers WHERE step < $1 AND at > clock_timestamp() - $2::interval ORDER BY name`
+)
 
 // Migrate brings the schema of the database at url up to date and returns the steps that it applied. Any number of
 // processes may call it at once: a lock in the database lets one of them work. The packages of locks and sagas install their own tables.
+//
+// Commands go on meanwhile. A step that meets a table which somebody has locked gives up soon and is tried again, for a minute.
+// Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], or the database's.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
+	return migrateWith(ctx, url, migrations)
+}
+
+// migrateWith is Migrate with the steps in a directory "migrations" of files.
+func migrateWith(ctx context.Context, url string, files fs.FS) ([]Migration, error) {
 	var applied []Migration
-	err := withProvider(url, func(p *goose.Provider) error {
-		if version, err := p.GetDBVersion(ctx); err != nil {
+	err := withProvider(url, files, func(p *goose.Provider, db *sql.DB) error {
+		version, newest, err := p.GetVersions(ctx)
+		switch {
+		case err != nil:
 			return err
-		} else if version > 0 && version < firstVersion {
+		case version > 0 && version < firstVersion:
 			return fmt.Errorf("%w: it is at step %d, and %d is the first", ErrTooOld, version, firstVersion)
+		case version > newest:
+			return checkSupport(newest, version, func() (oldest int64, err error) {
+				return oldest, db.QueryRowContext(ctx, selectSupport).Scan(&oldest)
+			})
 		}
 		if err := installPackages(ctx, url); err != nil {
 			return err
 		}
-		results, err := p.Up(ctx)
-		for _, r := range results {
-			now := time.Now().UTC()
-			applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: &now})
+		for start := time.Now(); ; {
+			results, err := step(ctx, p, db, files)
+			for _, r := range results {
+				now := time.Now().UTC()
+				applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: &now})
+			}
+			if !isLockTimeout(err) || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
+				return err
+			}
 		}
-		return err
 	})
 	if err != nil {
 		return applied, fmt.Errorf("postgres: migrate: %w", err)
 	}
 	return applied, nil
+}
+
+// checkSupport decides whether a binary whose newest step is so can work with a schema that is at a later one.
+func checkSupport(newest, version int64, ask func() (oldest int64, err error)) error {
+	oldest, err := ask()
+	if err == nil && oldest > newest {
+		err = fmt.Errorf("%w: it is at step %d, which binaries from step %d on can work with, and this one knows steps up to %d: "+
+			"install the newer version, or restore a backup of before", ErrTooNew, version, oldest, newest)
+	}
+	return err
+}
+
+// step applies what is pending, up to the first failure.
+func step(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.FS) (applied []*goose.MigrationResult, err error) {
+	for {
+		pending, err := p.HasPending(ctx)
+		if err != nil || !pending {
+			return applied, err
+		}
+		if err := checkServers(ctx, p, db, files); err != nil {
+			return applied, err
+		}
+		result, err := p.UpByOne(ctx)
+		if errors.Is(err, goose.ErrNoNextVersion) { // Another process has just applied it.
+			continue
+		}
+		if err != nil {
+			return applied, err
+		}
+		applied = append(applied, result)
+	}
+}
+
+// checkServers refuses the next step when it removes what servers at work need.
+func checkServers(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.FS) error {
+	version, err := p.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	for _, source := range p.ListSources() {
+		if source.Version <= version {
+			continue
+		}
+		text, err := fs.ReadFile(files, "migrations/"+source.Path)
+		if err != nil || !strings.Contains(string(text), removing+strconv.FormatInt(source.Version, 10)) {
+			return err
+		}
+		rows, err := db.QueryContext(ctx, selectServers, source.Version, serverAlive.String())
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		var names []string
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
+			}
+			names = append(names, name)
+		}
+		if len(names) > 0 {
+			return fmt.Errorf("%w, and step %d removes what they need: stop %s", ErrOldServers, source.Version, strings.Join(names, ", "))
+		}
+		return rows.Err()
+	}
+	return nil
 }
 
 // installPackages installs the tables that packages define themselves: locks and sagas beside those of the services, and the locks
@@ -83,12 +197,13 @@ func installPackages(ctx context.Context, url string) (err error) {
 // MigrationStatus lists all steps, applied or pending, in order.
 func MigrationStatus(ctx context.Context, url string) ([]Migration, error) {
 	var all []Migration
-	err := withProvider(url, func(p *goose.Provider) error {
-		status, err := p.Status(ctx)
-		for _, s := range status {
-			m := Migration{Version: s.Source.Version, Name: s.Source.Path}
-			if s.State == goose.StateApplied {
-				m.AppliedAt = &s.AppliedAt
+	// The provider's own Status takes the lock first: it would wait for a migration, and for a read-only database to be writable.
+	err := withProvider(url, migrations, func(p *goose.Provider, db *sql.DB) error {
+		applied, err := appliedAt(ctx, db)
+		for _, s := range p.ListSources() {
+			m := Migration{Version: s.Version, Name: s.Path}
+			if at, is := applied[s.Version]; is {
+				m.AppliedAt = &at
 			}
 			all = append(all, m)
 		}
@@ -100,28 +215,68 @@ func MigrationStatus(ctx context.Context, url string) ([]Migration, error) {
 	return all, nil
 }
 
-func withProvider(url string, use func(*goose.Provider) error) (err error) {
+// appliedAt reads when each migration was applied.
+func appliedAt(ctx context.Context, db *sql.DB) (map[int64]time.Time, error) {
+	var there bool
+	if err := db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&there); err != nil || !there {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, `SELECT version_id, tstamp FROM goose_db_version WHERE is_applied`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	at := map[int64]time.Time{}
+	for rows.Next() {
+		var version int64
+		var when time.Time
+		if err := rows.Scan(&version, &when); err != nil {
+			return nil, err
+		}
+		at[version] = when
+	}
+	return at, rows.Err()
+}
+
+// SchemaRange is what a schema and this binary know of each other.
+type SchemaRange struct {
+	Schema int64 `json:"schema"` // the step that the schema is at
+	Oldest int64 `json:"oldest"` // the oldest step whose binaries can work with it
+	Newest int64 `json:"newest"` // the newest step that this binary knows, and needs
+}
+
+// SchemaRange reads where the schema stands. It must be there.
+func (db *DB) SchemaRange(ctx context.Context) (r SchemaRange, err error) {
+	r, err = queryOne(ctx, db, errEmpty, pgx.RowToStructByPos[SchemaRange],
+		`SELECT max(version_id), (`+selectSupport+`), $1::bigint FROM goose_db_version WHERE is_applied`, db.ready.newest)
+	if err != nil {
+		err = fmt.Errorf("postgres: read where the schema stands: %w", err)
+	}
+	return r, err
+}
+
+func withProvider(url string, files fs.FS, use func(*goose.Provider, *sql.DB) error) (err error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return err
 	}
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec // A pooler may run each statement in another session.
 	db := stdlib.OpenDB(*cfg)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	provider, err := newProvider(db)
+	if files, err = fs.Sub(files, "migrations"); err != nil {
+		return err
+	}
+	// A lease in a table works behind every pooler, which a session's advisory lock does not.
+	locker, err := lock.NewPostgresTableLocker(
+		lock.WithTableLeaseDuration(migrationLease), lock.WithTableHeartbeatInterval(migrationLease/5),
+		lock.WithTableLockTimeout(stepPause, uint64(2*migrateFor/stepPause)), lock.WithTableLogger(slog.New(slog.DiscardHandler)),
+	)
 	if err != nil {
 		return err
 	}
-	return use(provider)
-}
-
-func newProvider(db *sql.DB) (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, "migrations")
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithLocker(locker))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 60)) // seconds between tries, tries
-	if err != nil {
-		return nil, err
-	}
-	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))
+	return use(provider, db)
 }

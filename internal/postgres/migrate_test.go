@@ -36,7 +36,7 @@ func checkApplied(t *testing.T, url string) {
 		t.Fatalf("status %+v, %v", status, err)
 	}
 	for i, m := range status {
-		if m.AppliedAt == nil || m.AppliedAt.IsZero() || m.Version != int64(firstVersion+i) || m.Name == "" {
+		if m.AppliedAt == nil || m.AppliedAt.IsZero() || i > 0 && m.Version <= status[i-1].Version || m.Name == "" {
 			t.Errorf("step %d: %+v", i+1, m)
 		}
 	}

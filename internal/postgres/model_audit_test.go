@@ -205,10 +205,14 @@ func (w *world) foreseeMoney(op ledger.Op) func(at time.Time) string {
 		}
 	}
 	accounts := rowsOf(w, scanAccount, selectAccounts, ids)
+	taken := rowsOf(w, pgx.RowToStructByPos[ledger.Referenced], selectReferences, []string{ledger.ReferenceOf(op)})
 	return func(at time.Time) string {
 		book := ledger.NewBook(at.UTC(), newID)
 		for _, account := range accounts {
 			book.LoadAccount(account)
+		}
+		for _, r := range taken {
+			book.LoadReference(r)
 		}
 		for _, h := range holds {
 			book.LoadHold(h)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,9 +46,20 @@ func (w *world) someMoney() *modelOp {
 		hold = pick(w, w.holds...)
 	}
 	part := (amount + 1) / 2
+	reference := ""
+	switch w.rng.IntN(6) {
+	case 0:
+		reference = fmt.Sprintf("r%d", len(w.ops)) // a new one
+	case 1:
+		reference = fmt.Sprintf("r%d", w.rng.IntN(len(w.ops))) // perhaps another request's
+	case 2: // An earlier request comes again, under a key of its own.
+		if again := pick(w, w.ops...).money; again != nil && ledger.ReferenceOf(again) != "" {
+			return w.op(again)
+		}
+	}
 	return w.op(pick[ledger.Op](w,
-		ledger.Deposit{Account: to, Amount: amount}, ledger.Withdraw{Account: from, Amount: amount},
-		ledger.MakeTransfer{From: from, To: to, Amount: amount}, ledger.MakeTransfer{From: from, To: to, Amount: amount},
+		ledger.Deposit{Account: to, Amount: amount, Reference: reference}, ledger.Withdraw{Account: from, Amount: amount, Reference: reference},
+		ledger.MakeTransfer{From: from, To: to, Amount: amount, Reference: reference}, ledger.MakeTransfer{From: from, To: to, Amount: amount},
 		ledger.PlaceHold{Account: from, Amount: amount}, ledger.CaptureHold{Hold: hold, To: to, Amount: &part},
 		ledger.ReleaseHold{Hold: hold}))
 }

@@ -116,6 +116,8 @@ func say(result any, err error) string {
 		return fmt.Sprintf("moved %d, then %d", v.Transfer.Amount, v.Available)
 	case ledger.Transfer:
 		return fmt.Sprintf("%s %d from %s to %s", v.Status, v.Amount, v.From, v.To)
+	case ledger.Repeated:
+		return "repeated: " + say(v.First, nil)
 	case ledger.Hold:
 		return fmt.Sprintf("hold of %s over %d, %s, captured %d", v.Account, v.Amount, v.Status, v.Captured)
 	}
@@ -156,6 +158,8 @@ func (f *fallbacks) Fallback(name, reason string) { f.count(name + " not specula
 
 // Blocked says nothing of the fast path.
 func (f *fallbacks) Blocked(int, int) {}
+
+func (f *fallbacks) MetOldPrimary(bool) {}
 
 func (f *fallbacks) count(what string) {
 	f.mu.Lock()

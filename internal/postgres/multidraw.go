@@ -253,18 +253,27 @@ func (m *Multidraws) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID
 
 // Expire implements [multidraw.Store]. The lease is looked at again once the row is locked. It looks before it writes, since
 // most often there is nothing.
-func (m *Multidraws) Expire(ctx context.Context) (lost []uuid.UUID, err error) {
+//
+// A lease longer than any was written by a clock that was ahead. It ends within the TTL from now on; a run that is alive renews
+// it before that.
+func (m *Multidraws) Expire(ctx context.Context, ttl time.Duration) (lost []uuid.UUID, err error) {
 	const (
-		findExpired     = `SELECT id FROM multidraws WHERE status = 'running' AND lease_expires_at <= clock_timestamp()`
+		aheadLease  = `lease_expires_at > clock_timestamp() + $1::bigint * interval '1 microsecond'`
+		findExpired = `SELECT id FROM multidraws WHERE status = 'running' AND (lease_expires_at <= clock_timestamp() OR ` + aheadLease + `)`
+		endAhead    = `UPDATE multidraws SET lease_expires_at = clock_timestamp() + $1::bigint * interval '1 microsecond'
+			WHERE id IN (SELECT id FROM multidraws WHERE id = ANY ($2) AND status = 'running' AND ` + aheadLease + ` FOR NO KEY UPDATE SKIP LOCKED)`
 		interruptLapsed = `UPDATE multidraws SET status = 'interrupted', updated_at = clock_timestamp()
 			WHERE id IN (SELECT id FROM multidraws WHERE id = ANY ($1) AND status = 'running' AND lease_expires_at <= clock_timestamp()
 				FOR NO KEY UPDATE SKIP LOCKED) RETURNING id`
 	)
-	expired, err := query(ctx, m.db, pgx.RowTo[uuid.UUID], findExpired)
+	expired, err := query(ctx, m.db, pgx.RowTo[uuid.UUID], findExpired, ttl.Microseconds())
 	if err != nil || len(expired) == 0 {
 		return nil, err
 	}
 	err = m.db.run(ctx, "multidraw.expire", func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, endAhead, ttl.Microseconds(), expired); err != nil {
+			return err
+		}
 		lost, err = pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], interruptLapsed, expired)
 		return err
 	})

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/saga"
 )
 
 // Each filter has a statement of its own: one that served all would be planned for none.
@@ -47,31 +49,17 @@ func (d *Operator) Accounts(ctx context.Context, prefix, after string, limit int
 		WHERE id >= $1 AND id < $2 AND id > $3 ORDER BY id LIMIT $4`, prefix, prefix+afterIDs, after, limit)
 }
 
-// Entries lists an account's entries, newest first, below the version before.
-func (d *Operator) Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error) {
-	return query(ctx, d.db.reads, pgx.RowToStructByPos[ledger.Entry], `SELECT `+entryFields+` FROM entries
-		WHERE account = $1 AND version < $2 ORDER BY version DESC LIMIT $3`, account, before, limit)
-}
-
-// OpenHolds lists an account's open holds, newest first, below the id before. The page is chosen among the rows, so that
-// amounts of standing bids are looked for only for what is on it.
-func (d *Operator) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
-	return query(ctx, d.db.reads, pgx.RowToStructByPos[ledger.Hold], `SELECT `+holdFields+`
-		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
-		ORDER BY id DESC`, account, before, limit)
-}
-
 // Transfers lists transfers, newest first, below the id before; of one status unless that is empty. The statement names the
 // status itself, not as a parameter, so that PostgreSQL can use the partial index of transfers that did not complete.
 func (d *Operator) Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error) {
-	sql := `SELECT ` + transferFields + ` FROM transfers WHERE id < $1 ORDER BY id DESC LIMIT $2`
+	sql := `SELECT ` + transferFields + ` FROM ` + transfersWithReferences + ` WHERE id < $1 ORDER BY id DESC LIMIT $2`
 	switch status {
 	case ledger.TransferPending:
-		sql = `SELECT ` + transferFields + ` FROM transfers WHERE status = 'pending' AND id < $1 ORDER BY id DESC LIMIT $2`
+		sql = `SELECT ` + transferFields + ` FROM ` + transfersWithReferences + ` WHERE status = 'pending' AND id < $1 ORDER BY id DESC LIMIT $2`
 	case ledger.TransferFailed:
-		sql = `SELECT ` + transferFields + ` FROM transfers WHERE status = 'failed' AND id < $1 ORDER BY id DESC LIMIT $2`
+		sql = `SELECT ` + transferFields + ` FROM ` + transfersWithReferences + ` WHERE status = 'failed' AND id < $1 ORDER BY id DESC LIMIT $2`
 	case ledger.TransferCompleted:
-		sql = `SELECT ` + transferFields + ` FROM transfers WHERE status = 'completed' AND id < $1 ORDER BY id DESC LIMIT $2`
+		sql = `SELECT ` + transferFields + ` FROM ` + transfersWithReferences + ` WHERE status = 'completed' AND id < $1 ORDER BY id DESC LIMIT $2`
 	}
 	return query(ctx, d.db.reads, pgx.RowToStructByPos[ledger.Transfer], sql, before, limit)
 }
@@ -141,6 +129,9 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 	}{
 		{&out.CampaignsActive, `SELECT count(*) FROM (SELECT FROM campaigns WHERE status = 'active' LIMIT $1) AS c`},
 		{&out.CampaignsDrawing, `SELECT count(*) FROM (SELECT FROM campaigns WHERE status = 'drawing' LIMIT $1) AS c`},
+		// 10 s is lottery.DelayedAfter: since the beacon's round was due, or since the last sale.
+		{&out.DrawsDelayed, `SELECT count(*) FROM (SELECT FROM campaigns AS c LEFT JOIN campaign_beacons AS b ON b.campaign = c.id
+			WHERE status = 'drawing' AND coalesce(due_at, draw_started_at) + interval '10 s' < clock_timestamp() LIMIT $1) AS c`},
 		{&out.AuctionsActive, `SELECT count(*) FROM (SELECT FROM auctions WHERE status = 'active' LIMIT $1) AS c`},
 		// Target by target, as their index has them: those that are not due yet may be many.
 		{&out.PublicationsDue, `SELECT count(*) FROM (SELECT FROM targets AS t, LATERAL (SELECT FROM publications
@@ -151,6 +142,7 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 		{&out.LocksWaited, `SELECT count(*) FROM (SELECT FROM lock_waiters WHERE alive_until > clock_timestamp() LIMIT $1) AS c`},
 		{&out.TransfersPending, `SELECT count(*) FROM (SELECT FROM transfers WHERE status = 'pending' LIMIT $1) AS c`},
 		{&out.SagasPending, `SELECT count(*) FROM (SELECT FROM sagas WHERE status = 'pending' LIMIT $1) AS c`},
+		{&out.SagasStuck, fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM sagas WHERE status = 'pending' AND attempts >= %d LIMIT $1) AS c`, saga.StuckAfter)},
 		{&out.MultidrawsRunning, `SELECT count(*) FROM (SELECT FROM multidraws WHERE status = 'running' LIMIT $1) AS c`},
 		{&out.MultidrawsStopped, `SELECT count(*) FROM (SELECT FROM multidraws WHERE status = 'interrupted' LIMIT $1) AS c`},
 	}

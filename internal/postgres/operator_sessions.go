@@ -21,7 +21,7 @@ func NewOperator(db *DB) *Operator { return &Operator{db: db} }
 const (
 	insertSession = `INSERT INTO console_sessions (hash, key, created_at, expires_at)
 		SELECT $1, id, clock_timestamp(), clock_timestamp() + $3 * interval '1 microsecond' FROM api_keys
-		WHERE id = $2 AND role = 'admin' AND revoked_at IS NULL`
+		WHERE id = $2 AND role IN ('admin', 'reader') AND revoked_at IS NULL`
 	selectSession = `SELECT k.id, k.role, k.name, k.hash, k.created_at, k.revoked_at, s.created_at, s.expires_at
 		FROM console_sessions AS s JOIN api_keys AS k ON k.id = s.key
 		WHERE s.hash = $1 AND s.expires_at > clock_timestamp() AND k.revoked_at IS NULL`
@@ -39,7 +39,7 @@ const (
 		WHERE hash = $1 AND used_at IS NULL AND expires_at > clock_timestamp() RETURNING key`
 )
 
-// Begin makes a session of the admin key with that id, and writes down what is to be audited of it. It returns
+// Begin makes a session of the admin or reader key with that id, and writes down what is to be audited of it. It returns
 // [operator.ErrNoSession] when there is no such key in force.
 func (d *Operator) Begin(ctx context.Context, hash operator.Hash, key string, life time.Duration, audit ...command.Audit) (operator.Session, error) {
 	err := d.db.runWaiting(ctx, "sign in", rowOfSession(hash), func(ctx context.Context, tx pgx.Tx) error {

@@ -63,7 +63,7 @@ func (s *scene) process() *actors {
 	}
 	a := &actors{
 		db: db, ledger: ledger.NewService(NewLedger(db), lanes), auctions: auction.NewService(NewAuctions(db), auction.Options{Lanes: lanes}),
-		lottery: lottery.NewService(NewLottery(db, nil), lottery.Options{Lanes: lanes}), queue: NewPublications(db), locks: NewLocks(db, nil),
+		lottery: lottery.NewService(NewLottery(db), lottery.Options{Lanes: lanes}), queue: NewPublications(db), locks: NewLocks(db, nil),
 		events: NewEvents(db, EventViews{}), vault: vault,
 	}
 	a.press = publish.NewService(a.queue, publish.Options{Vault: vault})
@@ -286,10 +286,10 @@ func (s *scene) publishing(a *actors) {
 	if err != nil || len(work) == 0 {
 		s.t.Fatalf("claimed %d: %v", len(work), err)
 	}
-	var alive []publish.Claim
+	var alive []publish.Beat
 	var ended []publish.Conclusion
 	for i, w := range work {
-		alive = append(alive, w.Claim)
+		alive = append(alive, publish.Beat{Claim: w.Claim, Activity: publish.Activity{Stage: publish.StageUploading, Sent: 1, Total: 2}})
 		r := publish.Result{Class: publish.Delivered}
 		if i%2 > 0 {
 			r.Class = publish.Transient
@@ -299,7 +299,7 @@ func (s *scene) publishing(a *actors) {
 	if lost, err := a.queue.Heartbeat(ctx, alive); err != nil || len(lost) > 0 {
 		s.t.Errorf("lost %v: %v", lost, err)
 	}
-	if err := a.queue.SaveProgress(ctx, alive[0], []byte(`1`)); err != nil {
+	if err := a.queue.SaveProgress(ctx, alive[0].Claim, []byte(`1`)); err != nil {
 		s.t.Error(err)
 	}
 	if _, err := a.queue.Conclude(ctx, ended[1:], nil); err != nil {
@@ -359,6 +359,9 @@ func (s *scene) reads(a *actors) {
 		s.t.Fatalf("%v: %v", heads, err)
 	}
 	if _, err := a.events.Events(ctx, topics[0], heads[topics[0]]-planBatch, planBatch); err != nil && !errors.Is(err, live.ErrNoTopic) {
+		s.t.Error(err)
+	}
+	if _, err := a.events.accountSources(ctx, []string{"account:extra-1", "account:extra-2"}); err != nil {
 		s.t.Error(err)
 	}
 }

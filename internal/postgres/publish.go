@@ -235,10 +235,29 @@ func scanPublication(row pgx.CollectableRow) (p publish.Publication, err error) 
 
 // Publication implements [publish.Reader].
 func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.Publication, error) {
-	p, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{What: "publication", ID: id}, scanPublication,
-		`SELECT `+publicationFields+`, p.payload FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = $1`, id)
-	return &p, err
+	const (
+		one     = `SELECT ` + publicationFields + `, p.payload FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = $1`
+		running = `SELECT ` + attemptFields + ` FROM publication_attempts WHERE publication = $1 AND result IS NULL ORDER BY version DESC LIMIT 1`
+	)
+	var p *publish.Publication
+	err := s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		var (
+			b        pgx.Batch
+			attempts []publish.Attempt
+		)
+		b.Queue(one, id).Query(collectOne(&p, scanPublication, &publish.NotFoundError{What: "publication", ID: id}))
+		b.Queue(running, id).Query(collect(&attempts, pgx.RowToStructByPos[publish.Attempt]))
+		err := pgkit.Send(ctx, tx, &b)
+		if err == nil {
+			p.Running = firstOf(attempts)
+		}
+		return err
+	})
+	return p, err
 }
+
+const attemptFields = `version, lock_id, started_at, ended_at, coalesce(result, ''), coalesce(status_code, 0), error, heartbeat_at, coalesce(stage, ''),
+	coalesce(sent_bytes, 0), coalesce(total_bytes, 0)`
 
 // Publications implements [publish.Reader].
 func (s *Publications) Publications(ctx context.Context, status publish.Status, after int64, limit int) ([]publish.Publication, error) {
@@ -255,7 +274,7 @@ func (s *Publications) Publications(ctx context.Context, status publish.Status, 
 
 // Attempts implements [publish.Reader].
 func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Attempt, error) {
-	const selectAttempts = `SELECT version, lock_id, started_at, ended_at, coalesce(result, ''), coalesce(status_code, 0), error
+	const selectAttempts = `SELECT ` + attemptFields + `
 		FROM publication_attempts WHERE publication = $1 AND version > $2 ORDER BY version LIMIT $3`
 	return listOf[publish.Attempt](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM publications WHERE id = $1)`, &publish.NotFoundError{What: "publication", ID: id},
 		selectAttempts, id, after, limit)
@@ -284,13 +303,13 @@ func listOf[T any](ctx context.Context, from reads, exists string, absent error,
 
 // Target implements [publish.Reader].
 func (s *Publications) Target(ctx context.Context, id uuid.UUID) (*publish.Target, error) {
-	t, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{What: "target", ID: id}, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.id = $1`, id)
+	t, err := queryOne(ctx, s.db.reads, &publish.NotFoundError{What: "target", ID: id}, scanTargetHealth, targetHealth+` WHERE t.id = $1`, id)
 	return &t, err
 }
 
 // Targets implements [publish.Reader].
 func (s *Publications) Targets(ctx context.Context, after int64, limit int) ([]publish.Target, error) {
-	return query(ctx, s.db.reads, scanTarget, `SELECT `+targetFields+` FROM targets AS t WHERE t.number > $1 ORDER BY t.number LIMIT $2`, after, limit)
+	return query(ctx, s.db.reads, scanTargetHealth, targetHealth+` WHERE t.number > $1 ORDER BY t.number LIMIT $2`, after, limit)
 }
 
 // releasedError is what a publication shows whose worker did not come back.

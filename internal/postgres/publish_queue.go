@@ -136,13 +136,30 @@ func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (time.D
 }
 
 // Heartbeat implements [publish.Queue]. It returns a [command.BlockedError] where another session has locked one of them.
-func (s *Publications) Heartbeat(ctx context.Context, alive []publish.Claim) (lost []publish.Claim, err error) {
+func (s *Publications) Heartbeat(ctx context.Context, beats []publish.Beat) (lost []publish.Claim, err error) {
+	n := len(beats)
+	alive := make([]publish.Claim, n)
+	ids, locks, versions := make([][16]byte, n), make([][16]byte, n), make([]int64, n)
+	stages, sent, total := make([]string, n), make([]int64, n), make([]int64, n)
+	for i := range beats {
+		b := &beats[i]
+		alive[i], ids[i], locks[i], versions[i] = b.Claim, b.ID, b.LockID, b.Version
+		stages[i], sent[i], total[i] = b.Stage, b.Sent, b.Total
+	}
 	err = s.db.runOn(ctx, "publish.heartbeat", nil, func(ctx context.Context, tx pgx.Tx) (err error) {
-		lost, err = claims.Heartbeat(ctx, tx, alive...)
+		if lost, err = claims.Heartbeat(ctx, tx, alive...); err == nil {
+			_, err = tx.Exec(ctx, noteActivity, ids, locks, versions, stages, sent, total)
+		}
 		return err
 	})
 	return lost, err
 }
+
+// noteActivity notes what attempts are doing. The publications of those whose claims are in force are locked by their heartbeat; the
+// others have ended.
+const noteActivity = `UPDATE publication_attempts AS a SET heartbeat_at = clock_timestamp(), stage = v.stage, sent_bytes = v.sent, total_bytes = v.total
+	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[]) AS v (id, lock_id, version, stage, sent, total)
+	WHERE a.publication = ANY (ARRAY[v.id]) AND a.lock_id = v.lock_id AND a.version = v.version AND a.result IS NULL`
 
 const (
 	// concludePublications ends claims under their lock id and version, and only then are their attempts what they seem to be;
@@ -253,6 +270,7 @@ func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[a
 		})
 		return err
 	})
+	noteOutcomes(&b, batch)
 	return recorded, pgkit.Send(ctx, tx, &b)
 }
 

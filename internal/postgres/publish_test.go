@@ -56,7 +56,7 @@ func (p *press) do(id uuid.UUID, op publish.Op) error {
 
 func (p *press) target(name string) {
 	p.Helper()
-	op := publish.CreateTarget{Name: name, Kind: publish.KindWebhook, URL: "https://example.com/" + name, Timeout: time.Second}
+	op := publish.CreateTarget{Name: name, Kind: publish.KindWebhook, URL: "https://example.com/" + name, Timeout: publish.MaxTimeout}
 	// Nothing of the outside hears these commands, so they have no answer to render.
 	if a, err := p.service.Create(p.Context(), own[publish.Op](op)); err != nil || a.Err != nil {
 		p.Fatal(err, a.Err)
@@ -323,7 +323,7 @@ func TestLateFinishIsRefused(t *testing.T) {
 			t.Errorf("recorded %q again", got)
 		}
 	}
-	if lost, err := p.store.Heartbeat(t.Context(), []publish.Claim{old.Claim, fresh.Claim}); err != nil || len(lost) != 1 || lost[0] != old.Claim {
+	if lost, err := p.store.Heartbeat(t.Context(), []publish.Beat{{Claim: old.Claim}, {Claim: fresh.Claim}}); err != nil || len(lost) != 1 || lost[0] != old.Claim {
 		t.Errorf("lost %v, %v", lost, err)
 	}
 	forged := *fresh

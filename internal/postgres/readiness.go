@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -36,7 +37,7 @@ const (
 type readiness struct {
 	db     *DB
 	config *pgx.ConnConfig
-	newest int64 // version of the schema that this binary needs
+	newest int64 // step of the schema that this binary needs
 
 	mu    sync.Mutex // held during a look, so that others wait for its outcome
 	conn  *pgx.Conn  // nil where there is none
@@ -65,7 +66,24 @@ func (db *DB) Ready(ctx context.Context) error {
 	return r.last
 }
 
-func (r *readiness) look(ctx context.Context) (err error) {
+// look writes on the kept connection. The database may have ended that since the last look, as it does when it was restarted, which
+// says nothing of now: then another connection finds out.
+func (r *readiness) look(ctx context.Context) error {
+	kept := r.conn != nil
+	err := r.write(ctx)
+	if kept && unreadyFor(err, operator.UnreadyDatabase) && ctx.Err() == nil {
+		r.close()
+		err = r.write(ctx)
+	}
+	return err
+}
+
+func unreadyFor(err error, reason operator.Unreadiness) bool {
+	why, ok := errors.AsType[*operator.UnreadyError](err)
+	return ok && why.Reason == reason
+}
+
+func (r *readiness) write(ctx context.Context) (err error) {
 	if r.conn == nil {
 		if r.conn, err = pgx.ConnectConfig(ctx, r.config.Copy()); err != nil {
 			return unready(operator.UnreadyDatabase, err)
@@ -92,8 +110,11 @@ func (r *readiness) look(ctx context.Context) (err error) {
 	if err != nil {
 		return unready(operator.UnreadyDatabase, err)
 	}
-	if err := tx.Commit(ctx); err != nil {
+	switch err := tx.Commit(ctx); {
+	case err != nil && ctx.Err() != nil:
 		return unready(operator.UnreadyCommit, err)
+	case err != nil:
+		return unready(operator.UnreadyDatabase, err)
 	}
 	var version int64
 	switch err := r.conn.QueryRow(ctx, selectSchema).Scan(&version); {
@@ -102,6 +123,12 @@ func (r *readiness) look(ctx context.Context) (err error) {
 		return unready(operator.UnreadyDatabase, err)
 	case version < r.newest:
 		return unready(operator.UnreadySchema, fmt.Errorf("the schema is at step %d, and this version needs step %d", version, r.newest))
+	case version > r.newest:
+		if err := checkSupport(r.newest, version, func() (oldest int64, err error) {
+			return oldest, r.conn.QueryRow(ctx, selectSupport).Scan(&oldest)
+		}); err != nil {
+			return unready(operator.UnreadySchema, err)
+		}
 	}
 	// A command needs a connection of the pool's as well.
 	conn, err := r.db.pool.Acquire(ctx)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
@@ -43,6 +44,13 @@ func TestReadinessSaysWhy(t *testing.T) {
 	}
 	db := open(t, Options{URL: server.URL(), MaxConns: 2})
 	becomes(t, db, "")
+
+	// A look does not take the end of its own connection for an absent database.
+	execAll(t, db, fmt.Sprintf(`SELECT pg_terminate_backend(%d, 10000)`, db.ready.conn.PgConn().PID()))
+	db.ready.asked = time.Time{}
+	if err := db.Ready(t.Context()); err != nil {
+		t.Errorf("after the end of its connection: %v", err)
+	}
 
 	execAll(t, db, `ALTER SYSTEM SET synchronous_standby_names = 'missing'`, `SELECT pg_reload_conf()`)
 	becomes(t, db, operator.UnreadyCommit)

@@ -41,7 +41,7 @@ func TestAReadThatIsGivenUpEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() {
-			_, _, err := NewLottery(db, nil).Result(ctx, newID())
+			_, _, err := NewLottery(db).Result(ctx, newID())
 			failed <- err
 		}()
 		testwait.Eventually(t, patience, "the read waits for the table", waits)

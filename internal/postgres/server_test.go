@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -122,6 +124,50 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 	expectFindings(t, open(t, Options{URL: server.URL()}), "fsync!", "full_page_writes!", "synchronous_commit")
 }
 
+// TestCheckNamesWhoBlocks has a session lock what another one waits for.
+func TestCheckNamesWhoBlocks(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t, migrated)
+	db := open(t, Options{URL: url})
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	for _, sql := range []string{`SET application_name = 'somebody'`, `BEGIN`, `LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE`} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := db.pool.Exec(t.Context(), `BEGIN; SET LOCAL lock_timeout = 0; SELECT count(*) FROM accounts; COMMIT`)
+		done <- err
+	}()
+	blocked := func() string {
+		findings, err := db.Blocked(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		at := slices.IndexFunc(findings, func(f Finding) bool { return f.Check == "blocked" && f.Fatal })
+		if at < 0 {
+			return ""
+		}
+		return findings[at].Message
+	}
+	who := fmt.Sprintf("session %d (somebody, idle in transaction)", conn.PgConn().PID())
+	testwait.Eventually(t, patience, "the session is named", func() bool { return strings.Contains(blocked(), who) })
+	if err := conn.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if found := blocked(); found != "" {
+		t.Errorf("nobody blocks: %s", found)
+	}
+}
+
 // TestReplication runs on a durable server: first its settings, then a standby that is not there.
 func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one server, in order.
 	t.Parallel()
@@ -135,6 +181,10 @@ func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one ser
 	exec(t, db, `ALTER ROLE CURRENT_USER SET synchronous_commit = 'off'`)
 	expectFindings(t, open(t, Options{URL: server.URL()}), "synchronous_commit")
 	exec(t, db, `ALTER ROLE CURRENT_USER RESET synchronous_commit`)
+	exec(t, db, `ALTER ROLE CURRENT_USER SET log_statement = 'all'`)
+	exec(t, db, `ALTER ROLE CURRENT_USER SET commit_delay = 100`)
+	expectFindings(t, open(t, Options{URL: server.URL()}), "costs", "costs")
+	exec(t, db, `ALTER ROLE CURRENT_USER RESET ALL`)
 
 	fund(t, newLedgerService(t, db), 100, "ann", "ben")
 	exec(t, db, `CREATE TABLE notes (n int)`)

@@ -166,7 +166,8 @@ func TestDeadlocksAreRunAgain(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if reasons, outcomes, _ := seen.seen(); !slices.Equal(reasons, []string{"40P01"}) || !slices.Equal(outcomes, []string{"committed", "committed"}) {
+	reasons, outcomes, _ := seen.seen() // The one that runs again may meet the other again.
+	if len(reasons) == 0 || slices.ContainsFunc(reasons, func(r string) bool { return r != "40P01" }) || !slices.Equal(outcomes, []string{"committed", "committed"}) {
 		t.Errorf("reruns for %v, ended %v", reasons, outcomes)
 	}
 	if v := ask[int](t, other, `SELECT sum(v) FROM marks`); v != 4 {

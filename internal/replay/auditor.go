@@ -49,6 +49,7 @@ type auditor struct {
 	out      Outcome
 	standing map[string]standing
 	amounts  map[int64]string // of the standing bids, by amount, where amounts are unique
+	winning  map[string]bool  // who would win if the round ended now
 	rest     []Event          // what the transaction under way must still tell, in order
 }
 
@@ -135,6 +136,12 @@ func (a *auditor) open(now time.Time) {
 	r := &a.out.Rounds[a.out.CurrentRound]
 	r.Status, r.StartedAt, r.EndsAt = "active", now, ends
 	a.out.CurrentRound++
+	a.winning = map[string]bool{}
+	for _, place := range a.board(rule.Winners) {
+		if place.Winning {
+			a.winning[place.Account] = true
+		}
+	}
 	a.rest = append(a.rest, Event{
 		Type: RoundStarted, At: now, Opening: &Opening{Round: a.out.CurrentRound, Winners: rule.Winners, EndsAt: ends},
 	})
@@ -215,8 +222,43 @@ func (a *auditor) bid(d *differ, e Event) {
 		}
 	}
 	same(d, "rank", b.Rank, rank)
+	if out := a.outbid(now, r.Places, rank); b.Outbid != nil {
+		deep(d, "outbid", *b.Outbid, out)
+		floor := int64(0)
+		if len(out) > 0 {
+			floor = a.lowestWinning() + 1
+		}
+		deep(d, "min_winning_bid", cmp.Or(b.MinWinning, new(int64)), &floor)
+	}
 	a.extend(r, e.At)
 	a.out.Bids = append(a.out.Bids, PlacedBid{Bid: *b, Seq: e.Seq, At: e.At, RoundEndsAt: r.EndsAt})
+}
+
+// outbid takes a bid that was placed into account, and returns whose bid lost a winning place by it. Those that did not win
+// before cannot win now, so only the winners and the bidder are compared.
+func (a *auditor) outbid(now standing, places, rank int) []Outbid {
+	if rank <= places {
+		a.winning[now.account] = true
+	}
+	if len(a.winning) <= places {
+		return []Outbid{}
+	}
+	last := now
+	for account := range a.winning {
+		if s := a.standing[account]; last.before(s) {
+			last = s
+		}
+	}
+	delete(a.winning, last.account)
+	return []Outbid{{Account: last.account, Amount: last.amount, Rank: places + 1}}
+}
+
+func (a *auditor) lowestWinning() int64 {
+	lowest := int64(MaxAmount)
+	for account := range a.winning {
+		lowest = min(lowest, a.standing[account].amount)
+	}
+	return lowest
 }
 
 // extend moves the round's end if a bid at now does that, which the transaction must tell.

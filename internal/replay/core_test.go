@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestAuditorAgreesWithTheCore(t *testing.T) {
 		}
 	})
 	rng := rand.New(rand.NewPCG(seed, 0))
-	var tried, accepted, wins, extensions, cancelled int
+	var tried, accepted, outbid, wins, extensions, cancelled int
 	for auctions := 0; tried < target && !t.Failed(); auctions++ {
 		r := newRun(t, rng)
 		tried += r.play(t)
@@ -52,6 +53,16 @@ func TestAuditorAgreesWithTheCore(t *testing.T) {
 			if b := out.Bids[i]; b.Seq != p.Seq || !b.RoundEndsAt.Equal(p.RoundEndsAt) || b.Rank != p.Rank || b.PreviousAmount != p.PreviousAmount {
 				t.Fatalf("auction %d: answered %+v, by the events %+v", auctions, p, b)
 			}
+			if b := out.Bids[i]; b.Outbid == nil || (len(*b.Outbid) > 0) != (p.Outbid > 0) {
+				t.Fatalf("auction %d: bid %d is said to outbid %v, and %d is to be written", auctions, b.Seq, b.Outbid, p.Outbid)
+			} else if p.Outbid > 0 {
+				outbid++
+				if o := (*b.Outbid)[0]; !slices.ContainsFunc(r.placed[:i], func(q auction.Placed) bool {
+					return q.Seq == p.Outbid && q.Account == o.Account && q.Amount == o.Amount
+				}) {
+					t.Fatalf("auction %d: bid %d outbids %+v, which is not bid %d", auctions, b.Seq, o, p.Outbid)
+				}
+			}
 		}
 		accepted += len(out.Bids)
 		wins += len(out.Wins())
@@ -62,8 +73,8 @@ func TestAuditorAgreesWithTheCore(t *testing.T) {
 			cancelled++
 		}
 	}
-	t.Logf("%d bids, %d accepted, %d wins, %d extensions, %d auctions cancelled", tried, accepted, wins, extensions, cancelled)
-	if accepted == 0 || wins == 0 || extensions == 0 {
+	t.Logf("%d bids, %d accepted, %d times somebody was outbid, %d wins, %d extensions, %d auctions cancelled", tried, accepted, outbid, wins, extensions, cancelled)
+	if accepted == 0 || outbid == 0 || wins == 0 || extensions == 0 {
 		t.Error("something never happened")
 	}
 }

@@ -7,7 +7,8 @@
 //
 //   - the sequence: numbers from 1 without gap or double, times that never run backwards;
 //   - each bid: that its round was open, that it was high enough, unique where it must be, not too soon after the
-//     account's standing bid, and covered; its previous amount and its rank right after it;
+//     account's standing bid, and covered; its previous amount and its rank right after it; whose bid lost a winning
+//     place by it, and what a new bid had to be then to win;
 //   - each extension: that it was due, by exactly the rule's time, at most as often as the rule says, in the
 //     transaction of its bid, and that none is missing;
 //   - each close: not before the round's end, with the right winners in order; then one carried-over bid for each loser

@@ -42,7 +42,13 @@ func message(seq, ms int, kind, data string) string {
 
 func bid(seq, ms int, account string, amount, previous, round, rank int) string {
 	return message(seq, ms, "bid.placed", fmt.Sprintf(
-		`{"account":%q,"amount":%d,"previous_amount":%d,"round":%d,"rank":%d}`, account, amount, previous, round, rank))
+		`{"account":%q,"amount":%d,"previous_amount":%d,"round":%d,"rank":%d,"outbid":[]}`, account, amount, previous, round, rank))
+}
+
+// outbids makes a bid the one by which another lost its winning place, after which the given amount would win.
+func outbids(message, account string, amount, rank, floor int) string {
+	return strings.Replace(message, `"outbid":[]`, fmt.Sprintf(
+		`"outbid":[{"account":%q,"amount":%d,"rank":%d}],"min_winning_bid":%d`, account, amount, rank, floor), 1)
 }
 
 // goodLog is an auction worked out by hand: ann wins the first round after two extensions; bob, cyd and dan are carried
@@ -54,10 +60,10 @@ func goodLog() []string {
 			{"round":2,"winners":2,"status":"pending","duration":"5s","started_at":null,"ends_at":null,"extensions":0}]}`),
 		message(2, 0, "round.started", `{"round":1,"ends_at":"`+at(10000)+`","winners":1}`),
 		bid(3, 1000, "bob", 40, 0, 1, 1),
-		bid(4, 1000, "cyd", 50, 0, 1, 1),
+		outbids(bid(4, 1000, "cyd", 50, 0, 1, 1), "bob", 40, 2, 51),
 		bid(5, 2000, "dan", 30, 0, 1, 3),
 		bid(6, 3000, "dan", 45, 30, 1, 2),
-		bid(7, 8000, "ann", 100, 0, 1, 1), // two seconds before the end: within the window
+		outbids(bid(7, 8000, "ann", 100, 0, 1, 1), "cyd", 50, 2, 101), // two seconds before the end: within the window
 		message(8, 8000, "round.extended", `{"round":1,"ends_at":"`+at(13000)+`","extensions":1}`),
 		bid(9, 11500, "ann", 105, 100, 1, 1),
 		message(10, 11500, "round.extended", `{"round":1,"ends_at":"`+at(16000)+`","extensions":2}`),
@@ -67,8 +73,8 @@ func goodLog() []string {
 		message(14, 16200, "bid.carried_over", `{"account":"dan","amount":45,"from_round":1,"to_round":2}`),
 		message(15, 16200, "bid.carried_over", `{"account":"bob","amount":40,"from_round":1,"to_round":2}`),
 		message(16, 16200, "round.started", `{"round":2,"ends_at":"`+at(21200)+`","winners":2}`),
-		bid(17, 16300, "ann", 60, 0, 2, 1),
-		bid(18, 17000, "dan", 61, 45, 2, 1),
+		outbids(bid(17, 16300, "ann", 60, 0, 2, 1), "dan", 45, 3, 51),
+		outbids(bid(18, 17000, "dan", 61, 45, 2, 1), "cyd", 50, 3, 61),
 		message(19, 21200, "round.completed", `{"round":2,"winners":[{"account":"dan","amount":61},{"account":"ann","amount":60}]}`),
 		message(20, 21200, "auction.completed", `{"rounds":[
 			{"round":1,"winners":1,"status":"completed","ends_at":"`+at(16000)+`","extensions":2},
@@ -270,6 +276,8 @@ func TestBrokenLogs(t *testing.T) {
 		"amount is taken":           {append(slices.Clone(log[:4]), bid(5, 3000, "bob", 50, 40, 1, 2)), 5, "owner of the amount, which is unique"},
 		"not covered":               {append(slices.Clone(log[:4]), bid(5, 3000, "bob", 101, 40, 1, 1)), 5, "further amount held, which is covered"},
 		"no money at all":           {append(slices.Clone(log[:4]), bid(5, 3000, "eve", 55, 0, 1, 1)), 5, "further amount held, which is covered"},
+		"outbid is not told":        {append(slices.Clone(log[:3]), bid(4, 1000, "cyd", 50, 0, 1, 1)), 4, "length of outbid"},
+		"nobody is outbid":          {append(slices.Clone(log[:4]), outbids(bid(5, 2000, "dan", 30, 0, 1, 3), "dan", 30, 3, 51)), 5, "length of outbid"},
 		"other topic":               {append(slices.Clone(log[:3]), strings.Replace(log[3], "auction:1", "auction:2", 1)), 4, "topic"},
 		"started twice":             {append(slices.Clone(log[:2]), strings.Replace(log[0], `"seq":1`, `"seq":3`, 1)), 3, "status before the start"},
 		"cancelled after the end":   {append(slices.Clone(log), message(21, 30000, "auction.cancelled", `{"rounds":[]}`)), 21, "status before the cancellation"},

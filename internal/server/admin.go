@@ -14,11 +14,12 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/operator"
-	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/top"
+	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 // Operator is what the server reads for operators. Places before which lists begin are exclusive.
@@ -26,8 +27,14 @@ type Operator interface {
 	Campaigns(ctx context.Context, status lottery.Status, before int64, limit int) ([]lottery.Campaign, error)
 	Auctions(ctx context.Context, status auction.Status, before int64, limit int) ([]auction.Auction, error)
 	Accounts(ctx context.Context, prefix, after string, limit int) ([]ledger.Account, error)
-	Entries(ctx context.Context, account string, before int64, limit int) ([]ledger.Entry, error)
-	OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error)
+	Entries(ctx context.Context, account string, before operator.EntryPlace, limit int) ([]operator.Entry, error)
+	Multidraws(ctx context.Context, before int64, limit int) ([]multidraw.Operation, error)
+	Publications(ctx context.Context, f operator.PublicationFilter, before int64, limit int) ([]publish.Publication, error)
+	Purchases(ctx context.Context, campaign uuid.UUID, before int64, limit int) ([]lottery.Purchase, error)
+	// Find looks ids up, and Search everything else that is typed.
+	Find(ctx context.Context, ids []uuid.UUID) ([]operator.Found, error)
+	FindPosition(ctx context.Context, id uuid.UUID) (operator.Position, bool, error)
+	Search(ctx context.Context, text string, limit int) ([]operator.Found, error)
 	Transfers(ctx context.Context, status ledger.TransferStatus, before uuid.UUID, limit int) ([]ledger.Transfer, error)
 	Audit(ctx context.Context, f operator.AuditFilter, before uuid.UUID, limit int) ([]operator.AuditRow, error)
 	KeyRecord(ctx context.Context, id idempotency.ID) (operator.KeyRecord, error)
@@ -39,11 +46,13 @@ type Operator interface {
 	Bids(ctx context.Context, auction uuid.UUID, limit int) ([]operator.BidMark, error)
 	LatestBids(ctx context.Context, auction uuid.UUID, before int64, limit int) ([]auction.Placed, error)
 	RoundMarks(ctx context.Context, auction uuid.UUID, limit int) ([]operator.RoundMark, error)
+	Sales(ctx context.Context, campaign uuid.UUID, numbers []int) ([]operator.SaleMark, error)
+	Balances(ctx context.Context, account string, since time.Duration, limit int) (operator.Balances, error)
 }
 
 // adminRoutes are those that the console reads beside the contract's own: the same things, newest first and narrowed.
 func (s *Server) adminRoutes() []route {
-	return []route{
+	return append(s.findRoutes(), []route{
 		readRoute("/v1/admin/overview", accessAdmin, "Read what this process measured, and what waits in the whole system", s.overview, same[overviewView]),
 		listRoute("/v1/admin/campaigns", accessAdmin, "List campaigns, newest first", newestFirst(), rowsWith(asked[lottery.Status]("status"), s.Operator.Campaigns),
 			as[campaignSummaryView], numberOfCampaign, withStatus("pending", "active", "drawing", "completed", "cancelled")),
@@ -54,22 +63,20 @@ func (s *Server) adminRoutes() []route {
 			rowsWith(s.existingAuction, s.Operator.LatestBids), as[placedBidView], seqOfBid),
 		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
 		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), rowsWith(asked[string]("prefix"), s.Operator.Accounts),
-			as[accountView], func(a ledger.Account) string { return a.ID }, filter{"prefix", "only those whose id begins so", nil}),
-		listRoute("/v1/admin/accounts/{id}/entries", accessAdmin, "List an account's entries, newest first", newestFirst(),
-			rowsWith(systemAccount, s.Operator.Entries), as[entryView], versionOfEntry),
+			as[accountView], func(a ledger.Account) string { return a.ID }, filter{name: "prefix", doc: "only those whose id begins so"}),
 		listRoute("/v1/admin/accounts/{id}/holds", accessAdmin, "List an account's open holds, newest first", newestIDs(),
-			rowsWith(systemAccount, s.Operator.OpenHolds), as[openHoldView], func(h ledger.Hold) uuid.UUID { return h.ID }),
+			rowsWith(systemAccount, s.Ledger.OpenHolds), as[openHoldView], idOfHold),
 		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), rowsWith(asked[ledger.TransferStatus]("status"), s.Operator.Transfers),
 			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, withStatus("pending", "completed", "failed")),
 		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), rowsWith(func(r *http.Request) (operator.AuditFilter, error) {
 			q := r.URL.Query()
 			return operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, nil
 		}, s.Operator.Audit), as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
-			filter{"action", "only this action, such as campaign.publish", nil}, filter{"object", "only those on the object with this id", nil},
-			filter{"principal", "only those of this principal, such as key:ID", nil}),
+			filter{name: "action", doc: "only this action, such as campaign.publish"}, filter{name: "object", doc: "only those on the object with this id"},
+			filter{name: "principal", doc: "only those of this principal, such as key:ID"}),
 		filtered(readRoute("/v1/admin/idempotency", accessAdmin, "Read what is kept under an idempotency key", s.keyRecord, as[keyRecordView]),
 			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"),
-	}
+	}...)
 }
 
 // filtered documents a route with filters, given as name and description in turn.
@@ -100,19 +107,21 @@ func systemAccount(r *http.Request) (string, error) {
 	var c checks
 	c.name("id", id)
 	if c.err != nil {
-		return "", &refusal{Kind: edge.NotFound, Detail: "there is no such account"}
+		return "", noSuch("account")
 	}
 	return id, nil
 }
 
 // openHoldView is a hold with the part of the system that placed it.
 type openHoldView struct {
-	ID        uuid.UUID  `json:"id"`
-	Account   string     `json:"account"`
-	Amount    int64      `json:"amount"`
-	Owner     string     `json:"owner" doc:"the part of the system that placed the hold, such as auction:ID; empty where a client did"`
-	ExpiresAt *timestamp `json:"expires_at"`
-	CreatedAt timestamp  `json:"created_at"`
+	ID        uuid.UUID         `json:"id"`
+	Account   string            `json:"account"`
+	Amount    int64             `json:"amount"`
+	Captured  int64             `json:"captured"`
+	Status    ledger.HoldStatus `json:"status" enum:"open"`
+	Owner     string            `json:"owner" doc:"the part of the system that placed the hold, such as auction:ID; empty where a client did"`
+	ExpiresAt *timestamp        `json:"expires_at"`
+	CreatedAt timestamp         `json:"created_at"`
 }
 
 type auditView struct {
@@ -175,6 +184,7 @@ type backlogView struct {
 	CampaignsActive     int        `json:"campaigns_active"`
 	CampaignsDrawing    int        `json:"campaigns_drawing"`
 	OldestDrawing       *timestamp `json:"oldest_drawing" doc:"since when the oldest of them is drawing"`
+	DrawsDelayed        int        `json:"draws_delayed" doc:"campaigns that are drawing, and whose draw should have been there 10 s ago"`
 	AuctionsActive      int        `json:"auctions_active"`
 	PublicationsDue     int        `json:"publications_due"`
 	OldestDue           *timestamp `json:"oldest_due"`
@@ -185,6 +195,7 @@ type backlogView struct {
 	LocksWaited         int        `json:"locks_waited" doc:"requests that wait"`
 	TransfersPending    int        `json:"transfers_pending"`
 	SagasPending        int        `json:"sagas_pending"`
+	SagasStuck          int        `json:"sagas_stuck" doc:"of them, those that fail to get on"`
 	MultidrawsRunning   int        `json:"multidraws_running"`
 	MultidrawsStopped   int        `json:"multidraws_interrupted"`
 }
@@ -325,7 +336,7 @@ func (s *Server) bidChart(ctx context.Context, a *auction.Auction) (bidChartView
 // createKeyRequest carries the SHA-256 of a secret that its owner made: the server never sees the secret, so neither a
 // stored answer nor a log can give it away.
 type createKeyRequest struct {
-	Role string `json:"role" enum:"admin,service"`
+	Role string `json:"role" enum:"admin,service,reader"`
 	Name string `json:"name" minLength:"1" maxLength:"200"`
 	Hash string `json:"hash" doc:"lower-case hex SHA-256 of the secret" pattern:"^[0-9a-f]{64}$"`
 }
@@ -341,8 +352,8 @@ type keyView struct {
 func (q *createKeyRequest) op() (auth.KeyOp, error) {
 	var c checks
 	role := auth.Role(q.Role)
-	if role != auth.RoleAdmin && role != auth.RoleService {
-		c.fail("role must be admin or service")
+	if !role.KeyRole() {
+		c.fail("role must be admin, service or reader")
 	}
 	c.name("name", q.Name)
 	hash, err := hex.DecodeString(q.Hash)

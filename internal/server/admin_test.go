@@ -15,11 +15,13 @@ import (
 func (e *env) useAdmin(campaign, auction, principal string) {
 	e.t.Helper()
 	for _, path := range []string{
+		"/v1/admin/measurements", "/v1/admin/deadlocks", "/v1/admin/accounts/alice/balances", "/v1/admin/campaigns/" + campaign + "/sales",
 		"/v1/admin/database-waits", "/v1/admin/overview", "/v1/admin/campaigns?status=completed", "/v1/admin/campaigns?limit=1", "/v1/admin/campaigns/" + campaign + "/map",
 		"/v1/admin/auctions?status=active", "/v1/admin/auctions/" + auction + "/bids", "/v1/admin/auctions/" + auction + "/chart",
 		"/v1/admin/accounts?prefix=al&limit=1", "/v1/admin/accounts/alice/entries?limit=1", "/v1/admin/accounts/alice/holds?limit=1",
 		"/v1/admin/transfers?limit=1", "/v1/admin/transfers?status=failed", "/v1/admin/audit?limit=1", "/v1/admin/audit?action=campaign.create",
 		"/v1/admin/audit?object=" + campaign, "/v1/admin/audit?principal=" + url.QueryEscape(principal),
+		"/v1/admin/search?q=alice", "/v1/admin/names?ids=" + campaign, "/v1/admin/campaigns/" + campaign + "/purchases", "/v1/admin/multidraws", "/v1/admin/publications?status=failed",
 	} {
 		e.get(path).want(http.StatusOK)
 	}

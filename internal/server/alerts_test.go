@@ -42,7 +42,7 @@ func TestAlerts(t *testing.T) {
 	// What the requirements ask to be woken for.
 	for what, name := range map[string]string{
 		"a stuck draw": "FairleadDrawStuck", "overselling": "FairleadOversold", "a duplicate draw": "FairleadDrawDuplicate",
-		"retries of draws": "FairleadDrawRetries", "retries": "FairleadTransactionRetries", "a lock held too long": "FairleadLockHeldTooLong",
+		"retries of draws": "FairleadDrawRetries", "retries": "FairleadTransactionRetries", "a lock held too long": "FairleadLockHeldTooLong", "a lock held for ever": "FairleadLockOldestHold",
 		"what is in doubt": "FairleadInDoubt", "stale claims": "FairleadClaimsStale", "no leader": "FairleadLeaderAbsent",
 		"a full queue": "FairleadQueueFull",
 	} {

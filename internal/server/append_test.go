@@ -23,9 +23,11 @@ func TestAppendersSpellAsTheEncoderDoes(t *testing.T) {
 		id := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 		for _, v := range []appender{
 			&transferRequest{From: s("from"), To: s("to"), Amount: amount, Memo: s("memo")},
+			&transferRequest{From: s("from"), To: s("to"), Amount: amount, Memo: s("memo"), Reference: new("r" + s("reference"))},
 			transferView{
 				ID: id, Kind: ledger.Kind(s("kind")), From: s("from"), To: s("to"), Amount: amount, Currency: s("currency"),
 				Status: ledger.TransferStatus(s("status")), Reason: s("reason"), Memo: s("memo"), CreatedAt: timestamp(time.UnixMicro(micros)),
+				CompletedAt: rapid.SampledFrom([]*timestamp{nil, new(timestamp(time.UnixMicro(micros)))}).Draw(t, "completed_at"), Reference: s("reference"),
 			},
 			&bidRequest{Account: s("account"), Amount: amount},
 			bidView{

@@ -101,6 +101,8 @@ func (s *Server) auctionRoutes() []route {
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
 		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.existingAuction, s.winners), as[auctionWinnerView], placeOfWinner),
 		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.existingAuction, s.Auction.Bids), as[placedBidView], seqOfBid),
+		s.ofAccount(listRoute("/v1/accounts/{id}/bids", accessUser, "List an account's standing bids in auctions under way, oldest auction first", oldestFirst(),
+			rowsWith(s.existingAccount, s.accountBids), as[accountBidView], numberOfBid)),
 		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
 }
@@ -136,6 +138,7 @@ func (s *Server) placeBid(ctx context.Context, p auth.Principal, requestID, id s
 	bids := s.bids()
 	return bids.run(ctx, sender{
 		principal: p, requestID: requestID, method: http.MethodPost, path: "/v1/auctions/" + id + "/bids", id: id, key: parsed,
+		acknowledge: s.Acknowledge, metrics: s.metrics,
 	}, &q, nil)
 }
 
@@ -222,6 +225,15 @@ func (s *Server) winners(ctx context.Context, id uuid.UUID, after int64, limit i
 	round, rank := int(min(after>>rankBits, auction.MaxRounds+1)), int(after&(1<<rankBits-1))
 	return s.Auction.Winners(ctx, id, round, rank, limit)
 }
+
+// accountBids takes its turn, because it goes over the standing bids of each auction.
+func (s *Server) accountBids(ctx context.Context, account string, after int64, limit int) ([]auction.AccountBid, error) {
+	return bounded(ctx, s.scans, func(ctx context.Context) ([]auction.AccountBid, error) {
+		return s.Auction.AccountBids(ctx, account, after, limit)
+	})
+}
+
+func numberOfBid(b auction.AccountBid) int64 { return b.Number }
 
 func (s *Server) minWinningBid(r *http.Request) (v minWinningBidView, err error) {
 	id, err := s.auctionID(r)
@@ -311,6 +323,16 @@ type placedBidView struct {
 	Round          int       `json:"round"`
 	Seq            int64     `json:"seq"`
 	At             timestamp `json:"at"`
+}
+
+// accountBidView is a standing bid of an account.
+type accountBidView struct {
+	Auction     uuid.UUID `json:"auction"`
+	Round       int       `json:"round" doc:"the open one"`
+	Amount      int64     `json:"amount"`
+	Rank        int       `json:"rank" doc:"at the time of reading"`
+	Winning     bool      `json:"winning" doc:"whether the bid would win if the round ended now"`
+	RoundEndsAt timestamp `json:"round_ends_at"`
 }
 
 type auctionWinnerView struct {

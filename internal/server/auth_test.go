@@ -95,59 +95,6 @@ func TestBadCredentials(t *testing.T) {
 	}
 }
 
-// TestRoles asks every route as everybody. What users may do is written out; the rest is staff's, and keys are admins'.
-func TestRoles(t *testing.T) {
-	t.Parallel()
-	e := newEnv(t)
-	e.account("alice", "EUR", 100)
-	users := map[string]bool{
-		"GET /v1/campaigns": true, "GET /v1/campaigns/{id}": true, "GET /v1/campaigns/{id}/positions": true, "GET /v1/campaigns/{id}/purchases": true,
-		"GET /v1/campaigns/{id}/draw": true, "GET /v1/campaigns/{id}/proof": true, "GET /v1/campaigns/{id}/proof/positions/{position}": true, "GET /v1/campaigns/{id}/statistics": true,
-		"GET /v1/auctions": true, "GET /v1/auctions/{id}": true, "GET /v1/auctions/{id}/leaderboard": true, "GET /v1/auctions/{id}/winners": true, "GET /v1/auctions/{id}/bids": true,
-		"GET /v1/auctions/{id}/min-winning-bid": true, "GET /v1/live": true, "GET /v1/events": true,
-	}
-	own := map[string]string{ // what else users may do, for their own account
-		"GET /v1/accounts/{id}": ``, "GET /v1/accounts/{id}/entries": ``,
-		"POST /v1/transfers": `{"from":"alice","to":"nobody","amount":1}`, "POST /v1/campaigns/{id}/purchases": `{"account":"alice"}`,
-		"POST /v1/auctions/{id}/bids": `{"account":"alice","amount":5}`,
-		"POST /v1/cross-transfers":    crossBody("local", "alice", "local", "nobody", 1, "saga"),
-	}
-	for _, r := range e.server.routes() {
-		if !strings.HasPrefix(r.path, "/v1") {
-			continue
-		}
-		name := r.method + " " + r.path
-		path, body := concrete(r.path), `{}`
-		if b, ok := own[name]; ok {
-			body = b
-			if strings.HasPrefix(name, "GET /v1/accounts/{id}") {
-				path = strings.Replace(r.path, "{id}", "alice", 1)
-			}
-		}
-		key := newUUID()
-		if r.method == http.MethodGet {
-			key, body = "", ``
-		}
-		_, isOwn := own[name]
-		for role, c := range map[auth.Role]struct {
-			credential string
-			may        bool
-		}{
-			auth.RoleAdmin: {e.admin, true},
-			auth.RoleService: {e.service, !strings.HasPrefix(r.path, "/v1/keys") && !strings.HasPrefix(r.path, "/v1/admin/") &&
-				name != "GET /v1/locks" && name != "POST /v1/in-doubt/adopt"},
-			auth.RoleUser: {e.user("alice"), users[name] || isOwn},
-		} {
-			got := e.by(c.credential).send(send{method: r.method, path: path, body: body, key: key})
-			if !c.may {
-				got.problem(http.StatusForbidden, "forbidden")
-			} else if got.status == http.StatusForbidden || got.status == http.StatusUnauthorized {
-				t.Errorf("%s may not %s: %s", role, name, got.body)
-			}
-		}
-	}
-}
-
 // TestForbiddenTellsNothing compares the refusals for what is there with those for what is not.
 func TestForbiddenTellsNothing(t *testing.T) {
 	t.Parallel()
@@ -157,7 +104,7 @@ func TestForbiddenTellsNothing(t *testing.T) {
 	id := e.onSale(`"base_length":2`, "")
 	auction := e.started(twoRounds, "")
 	hold := e.post("/v1/holds", `{"account":"alice","amount":10}`).want(http.StatusCreated).str("id")
-	transfer := e.post("/v1/deposits", `{"account":"bob","amount":10}`).want(http.StatusCreated).str("id")
+	e.post("/v1/deposits", `{"account":"bob","amount":10}`).want(http.StatusCreated)
 	alice := e.by(e.user("alice"))
 	before := e.snapshot()
 	ask := func(method, path, body string) string {
@@ -173,8 +120,6 @@ func TestForbiddenTellsNothing(t *testing.T) {
 		{{"GET", "/v1/accounts/bob"}, {"GET", "/v1/accounts/outside%2FEUR"}},
 		{{"GET", "/v1/accounts/bob/entries"}, {"GET", "/v1/accounts/nobody/entries"}},
 		{{"GET", "/v1/accounts/bob/entries?limit=0"}, {"GET", "/v1/accounts/nobody/entries"}},
-		{{"GET", "/v1/transfers/" + transfer}, {"GET", "/v1/transfers/" + newUUID()}},
-		{{"GET", "/v1/holds/" + hold}, {"GET", "/v1/holds/x"}},
 		{{"POST", "/v1/holds/" + hold + "/release"}, {"POST", "/v1/holds/" + newUUID() + "/release", `{`}},
 		{{"POST", "/v1/transfers", `{"from":"bob","to":"alice","amount":1}`}, {"POST", "/v1/transfers", `{"from":"nobody","to":"nobody","amount":1}`}},
 		{{"POST", "/v1/campaigns/" + id + "/purchases", `{"account":"bob"}`}, {"POST", "/v1/campaigns/" + newUUID() + "/purchases", `{"account":"nobody"}`}},

@@ -148,10 +148,14 @@ func (e *env) postRoutes() []postRoute {
 		}},
 		{path: "/v1/locks/" + renewed + "/renew", status: 200, members: []member{{"ttl", `"2h"`, "lock's ttl", false}}},
 		{path: "/v1/targets", status: 201, members: []member{
-			{"name", `"t"`, "name", true}, {"kind", `"webhook"`, "target's kind", true}, {"url", `"https://example.com/hook"`, "url", true}, {"config", `{"timeout":"10s"}`, "config", false},
+			{"name", `"t"`, "name", true},
+			{"kind", `"webhook"`, "target's kind", true},
+			{"url", `"https://example.com/hook"`, "url", true},
+			{"config", `{}`, "config", false},
+			{"timeout", `"15m"`, "target's timeout", false},
 		}},
 		{path: "/v1/targets", status: 201, wrap: `{"name":"u","kind":"webhook","url":"http://example.com","config":%s}`, members: []member{
-			{"timeout", `"10s"`, "timeout", false},
+			{"timeout", `"100ms"`, "timeout", false},
 		}},
 		{path: "/v1/publications", status: 201, members: []member{
 			{"target", `"standing"`, "name", true}, {"publish_at", `"2999-12-31T23:59:59.999999Z"`, "moment", false}, {"jitter", `"5m"`, "jitter", false}, {"payload", `{"a":1}`, "JSON", true},
@@ -261,14 +265,17 @@ func badValues(kind string) []string {
 			`""`, `"example.com"`, `"//example.com"`, `"ftp://example.com"`, `"http://"`, `"https:///x"`, `"http://u:p@example.com"`, `"http://example.com/#x"`, `"http://example.com:0"`,
 			`"http://example.com:65536"`, `"http://a b"`, `"javascript:alert(1)"`, `"file:///etc/passwd"`, quote("http://example.com/" + strings.Repeat("x", 2000)),
 		})
-	case "timeout", "jitter":
+	case "timeout", "target's timeout", "jitter":
 		spans := join(notText, controls, fragments, []string{
-			`""`, `"-1s"`, `"5"`, `"1d"`, `"1 s"`, `" 1s"`, `"1S"`, `"P1D"`, `"99999999999h"`, `"h"`, `30`, `"1.0000001s"`, `"5m0.000001s"`, `"-1us"`,
+			`""`, `"-1s"`, `"5"`, `"1d"`, `"1 s"`, `" 1s"`, `"1S"`, `"P1D"`, `"99999999999h"`, `"h"`, `30`, `"1.0000001s"`, `"15m0.000001s"`, `"-1us"`,
 		})
-		if kind == "jitter" {
-			return spans
+		switch kind {
+		case "jitter":
+			return append(spans, `"5m0.000001s"`)
+		case "timeout":
+			return append(spans, `"0"`, `"0s"`, `"99ms"`)
 		}
-		return append(spans, `"0"`, `"0s"`, `"99ms"`, `"61s"`)
+		return append(spans, `"0"`, `"0s"`, `"999ms"`)
 	case "moment":
 		return join(notText, controls, fragments, []string{
 			`""`, `"now"`, `"2030-01-01"`, `"2030-01-01T00:00:00"`, `"2030-01-01 00:00:00Z"`, `"2030-02-30T00:00:00Z"`, `"2030-01-01T24:00:00Z"`, `"2030-01-01T00:00:00,5Z"`,

@@ -32,7 +32,7 @@ type Sessions interface {
 var (
 	linkUsed    = kind{Status: http.StatusGone, Code: "link_used", Title: "The link is used up or has expired"}
 	crossOrigin = kind{Status: http.StatusForbidden, Code: "cross_origin", Title: "A session acts for the console's own pages alone"}
-	notAnAdmin  = kind{Status: http.StatusForbidden, Code: "admin_key_needed", Title: "The console takes admin keys alone"}
+	notAnAdmin  = kind{Status: http.StatusForbidden, Code: "admin_key_needed", Title: "The console takes admin and reader keys alone"}
 )
 
 // What pages may do. Scripts, styles and connections are the server's own: no inline script or style, nothing from elsewhere.
@@ -108,7 +108,7 @@ const (
 	signInQuota, signInWindow = 30, time.Minute
 )
 
-// signInRequest carries either an admin key or what a link carries.
+// signInRequest carries either an admin or reader key or what a link carries.
 type signInRequest struct {
 	Key  *string `json:"key,omitempty"`
 	Link *string `json:"link,omitempty"`
@@ -116,13 +116,14 @@ type signInRequest struct {
 
 type sessionView struct {
 	Name      string    `json:"name"`
+	Role      auth.Role `json:"role"`
 	Principal string    `json:"principal"`
 	ExpiresAt timestamp `json:"expires_at"`
 	Version   string    `json:"version"`
 }
 
 func (s *Server) viewSession(x operator.Session) sessionView {
-	return sessionView{Name: x.Key.Name, Principal: "key:" + x.Key.ID, ExpiresAt: timestamp(x.ExpiresAt), Version: s.Version}
+	return sessionView{Name: x.Key.Name, Role: x.Key.Role, Principal: "key:" + x.Key.ID, ExpiresAt: timestamp(x.ExpiresAt), Version: s.Version}
 }
 
 // sessionOf finds the session cookie of a request, as a credential; empty where there is none.
@@ -225,8 +226,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Sess
 		return x, "", err
 	}
 	id, isKey := strings.CutPrefix(p.ID, "key:")
-	if !isKey || !p.IsAdmin() {
-		return x, "", &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key"}
+	if !isKey || !p.IsAdmin() && p.Role != auth.RoleReader {
+		return x, "", &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key, or with a reader key to look only"}
 	}
 	x, err = s.Sessions.Begin(r.Context(), hash, id, operator.SessionLife, audit)
 	if errors.Is(err, operator.ErrNoSession) {

@@ -41,7 +41,7 @@ func fuzzDecode[Req any](t *testing.T, body []byte) {
 
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
-		``, ` `, `{}`, `null`, `[]`, `{"id":"alice","currency":"EUR"}`, `{"account":"a","amount":9007199254740991,"memo":null}`, `{"from":"a","to":"b","amount":1.0}`,
+		``, ` `, `{}`, `null`, `[]`, `{"id":"alice","currency":"EUR"}`, `{"account":"a","amount":9007199254740991,"memo":null}`, `{"from":"a","to":"b","amount":1.0}`, `{"account":"a","amount":1,"reference":null}`, `{"from":"a","to":"b","amount":1,"reference":"r"}`,
 		`{"account":"a","amount":1,"expires_in":"1h"}`, `{"to":"a","amount":null}`, `{"account":"a","layer":3}`, `{"role":"admin","name":"n","hash":"00"}`,
 		`{"name":"n","base_length":3,"layers":null,"price":1,"prizes":[{"name":"p","layer":null,"quantity":1}],"purchase_limit":2,"draw":"instant"}`,
 		`{"layers":[{"positions":1,"price":null},null],"prizes":[null]}`, `{"layers":[],"prizes":[]}`, `{"a":1,"a":2}`, `{"Amount":1}`, `{"memo":"\ud800"}`, "{\"memo\":\"\xff\"}", "\ufeff{}",

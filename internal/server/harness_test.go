@@ -29,6 +29,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/lock/lockprom"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -97,17 +98,17 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	})
 	must(tb, err)
 	telemetry.ObservePools(registry, db.Pools)
-	draws := telemetry.NewLottery(registry)
+	draws := telemetry.NewLottery(registry, lottery.Failures())
 	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
 	ledgerLanes.Observer, lotteryLanes.Observer = telemetry.NewLanes(registry, "ledger"), telemetry.NewLanes(registry, "lottery")
 	auctionLanes.Observer = telemetry.NewLanes(registry, "auction")
 	e.ledger = ledger.NewService(postgres.NewLedger(db), ledgerLanes)
-	e.lottery = lottery.NewService(postgres.NewLottery(db, draws), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger, Beacon: o.beacon})
+	e.lottery = lottery.NewService(postgres.NewLottery(db), lottery.Options{Lanes: lotteryLanes, Observer: draws, Logger: logger, Beacon: o.beacon})
 	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry, auction.Outcomes()), Logger: logger})
-	e.multidraw = multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{Logger: logger})
+	e.multidraw = multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{Logger: logger, States: telemetry.NewCheckpoints(registry)})
 	e.startPublishing(db, o.lanes)
 	e.startCross(db, o.ledgers, logger)
-	e.locks = postgres.NewLocks(db, telemetry.NewLocks(registry))
+	e.locks = postgres.NewLocks(db, lockprom.New(registry))
 	e.keys = postgres.NewAPIKeys(db)
 	authenticator, err := auth.New(auth.Options{Store: e.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
 	must(tb, err)

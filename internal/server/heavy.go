@@ -80,8 +80,14 @@ func (a *archive) close() {
 	a.end()
 	a.mu.Unlock()
 	a.building.Wait()
+	a.forget()
+}
+
+func (a *archive) forget() {
 	a.documents.clear()
 	a.trees.clear()
+	a.roots.clear()
+	a.sealed.clear()
 }
 
 // build runs made when it is its turn, whether or not the first caller still waits.

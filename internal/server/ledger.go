@@ -34,9 +34,10 @@ type entryView struct {
 }
 
 type movementRequest struct {
-	Account string `json:"account"`
-	Amount  int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
-	Memo    string `json:"memo,omitempty" maxLength:"500"`
+	Account   string  `json:"account"`
+	Amount    int64   `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+	Memo      string  `json:"memo,omitempty" maxLength:"500"`
+	Reference *string `json:"reference,omitempty" minLength:"1" maxLength:"200" doc:"unique for ever: the same request with it again, under any key, moves nothing"`
 }
 
 func (q *movementRequest) check() error {
@@ -44,6 +45,7 @@ func (q *movementRequest) check() error {
 	c.id("account", q.Account)
 	c.amount("amount", q.Amount)
 	c.memo("memo", q.Memo)
+	c.reference(q.Reference)
 	return c.err
 }
 
@@ -53,36 +55,44 @@ type movementView struct {
 	Amount    int64     `json:"amount"`
 	Currency  string    `json:"currency"`
 	Available int64     `json:"available" doc:"after the movement"`
+	Reference string    `json:"reference,omitempty"`
 }
 
 func viewMovement(m ledger.Movement) movementView {
-	return movementView{ID: m.Transfer.ID, Account: m.Account, Amount: m.Transfer.Amount, Currency: m.Transfer.Currency, Available: m.Available}
+	return movementView{
+		ID: m.Transfer.ID, Account: m.Account, Amount: m.Transfer.Amount, Currency: m.Transfer.Currency, Available: m.Available,
+		Reference: m.Transfer.Reference,
+	}
 }
 
 type transferRequest struct {
-	From   string `json:"from"`
-	To     string `json:"to"`
-	Amount int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
-	Memo   string `json:"memo,omitempty" maxLength:"500"`
+	From      string  `json:"from"`
+	To        string  `json:"to"`
+	Amount    int64   `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+	Memo      string  `json:"memo,omitempty" maxLength:"500"`
+	Reference *string `json:"reference,omitempty" minLength:"1" maxLength:"200" doc:"unique for ever: the same request with it again, under any key, moves nothing"`
 }
 
 type transferView struct {
-	ID        uuid.UUID             `json:"id"`
-	Kind      ledger.Kind           `json:"kind"`
-	From      string                `json:"from"`
-	To        string                `json:"to"`
-	Amount    int64                 `json:"amount"`
-	Currency  string                `json:"currency"`
-	Status    ledger.TransferStatus `json:"status" enum:"pending,completed,failed"`
-	Reason    string                `json:"reason" doc:"of a failure, else empty"`
-	Memo      string                `json:"memo"`
-	CreatedAt timestamp             `json:"created_at"`
+	ID          uuid.UUID             `json:"id"`
+	Kind        ledger.Kind           `json:"kind" doc:"transfer, deposit, withdrawal, capture (of a hold), purchase, payout, refund, or cross (to or from another ledger)"`
+	From        string                `json:"from"`
+	To          string                `json:"to"`
+	Amount      int64                 `json:"amount"`
+	Currency    string                `json:"currency"`
+	Status      ledger.TransferStatus `json:"status" enum:"pending,completed,failed"`
+	Reason      string                `json:"reason" doc:"of a failure, else empty"`
+	Memo        string                `json:"memo"`
+	CreatedAt   timestamp             `json:"created_at"`
+	CompletedAt *timestamp            `json:"completed_at" doc:"null unless completed"`
+	Reference   string                `json:"reference,omitempty"`
 }
 
 func viewTransfer(t ledger.Transfer) transferView {
 	return transferView{
 		ID: t.ID, Kind: t.Kind, From: t.From, To: t.To, Amount: t.Amount, Currency: t.Currency,
 		Status: t.Status, Reason: t.Reason, Memo: t.Memo, CreatedAt: timestamp(t.CreatedAt),
+		CompletedAt: (*timestamp)(t.CompletedAt()), Reference: t.Reference,
 	}
 }
 
@@ -128,7 +138,7 @@ type currencyIntegrityView struct {
 func (s *Server) ledgerRoutes() []route {
 	execute := s.Ledger.Execute
 	move := func(path, summary string, op func(q *movementRequest) ledger.Op) route {
-		return hot(commandRoute(path, accessStaff, http.StatusCreated, summary, viewMovement, mutation[movementRequest, ledger.Op]{
+		return hot(once(path, accessStaff, summary, viewMovement, mutation[movementRequest, ledger.Op]{
 			execute: execute, op: func(_ sender, q *movementRequest) (ledger.Op, error) { return op(q), q.check() },
 		}))
 	}
@@ -143,14 +153,19 @@ func (s *Server) ledgerRoutes() []route {
 			},
 		}),
 		readRoute("/v1/accounts/{id}", accessUser, "Read an account", with(s.ownAccount, s.Ledger.Account), as[accountView]),
-		get("/v1/accounts/{id}/entries", accessUser, paged[entryView]("List an account's entries, oldest first"), s.getEntries),
+		s.ofAccount(listRoute("/v1/accounts/{id}/entries", accessUser, "List an account's entries, oldest first", oldestFirst(),
+			rowsWith(s.existingAccount, s.Ledger.Entries), as[entryView], versionOfEntry)),
+		s.ofAccount(listRoute("/v1/accounts/{id}/holds", accessUser, "List an account's open holds, newest first", newestIDs(),
+			rowsWith(s.existingAccount, s.Ledger.OpenHolds), as[openHoldView], idOfHold)),
 		move("/v1/deposits", "Bring money in from the outside", func(q *movementRequest) ledger.Op {
-			return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo}
+			return ledger.Deposit{Account: q.Account, Amount: q.Amount, Memo: q.Memo, Reference: or(q.Reference, "")}
 		}),
 		move("/v1/withdrawals", "Take money to the outside", func(q *movementRequest) ledger.Op {
-			return ledger.Withdraw{Account: q.Account, Amount: q.Amount, Memo: q.Memo}
+			return ledger.Withdraw{Account: q.Account, Amount: q.Amount, Memo: q.Memo, Reference: or(q.Reference, "")}
 		}),
-		hot(commandRoute("/v1/transfers", accessUser, http.StatusCreated, "Move money between accounts", viewTransfer, mutation[transferRequest, ledger.Op]{
+		filtered(listRoute("/v1/transfers", accessUser, "Find the deposit, withdrawal or transfer that has completed with a reference", newestIDs(), s.referenced,
+			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }), "reference", "which must be given; users find what they are a party to"),
+		hot(once("/v1/transfers", accessUser, "Move money between accounts", viewTransfer, mutation[transferRequest, ledger.Op]{
 			execute: execute, account: func(q *transferRequest) string { return q.From },
 			op: func(_ sender, q *transferRequest) (ledger.Op, error) {
 				var c checks
@@ -158,10 +173,12 @@ func (s *Server) ledgerRoutes() []route {
 				c.id("to", q.To)
 				c.amount("amount", q.Amount)
 				c.memo("memo", q.Memo)
-				return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo}, c.err
+				c.reference(q.Reference)
+				return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo, Reference: or(q.Reference, "")}, c.err
 			},
 		})),
-		readRoute("/v1/transfers/{id}", accessStaff, "Read a transfer", with(pathID("transfer"), s.Ledger.Transfer), viewTransfer),
+		readRoute("/v1/transfers/{id}", accessUser, "Read a transfer", owned("transfer", s.Ledger.Transfer,
+			func(t ledger.Transfer) []string { return []string{t.From, t.To} }), viewTransfer),
 		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", as[holdView, ledger.Hold], mutation[holdRequest, ledger.Op]{
 			execute: execute,
 			op: func(_ sender, q *holdRequest) (ledger.Op, error) {
@@ -172,7 +189,7 @@ func (s *Server) ledgerRoutes() []route {
 				return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
 			},
 		}),
-		readRoute("/v1/holds/{id}", accessStaff, "Read a hold", with(pathID("hold"), s.Ledger.Hold), as[holdView]),
+		readRoute("/v1/holds/{id}", accessUser, "Read a hold", owned("hold", s.Ledger.Hold, func(h ledger.Hold) []string { return []string{h.Account} }), as[holdView]),
 		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", as[holdView, ledger.Hold],
 			mutation[captureRequest, ledger.Op]{
 				execute: execute,
@@ -201,28 +218,38 @@ func (s *Server) ledgerRoutes() []route {
 	}
 }
 
-func (s *Server) getEntries(w http.ResponseWriter, r *http.Request) error {
-	id, err := s.ownAccount(r)
-	if err != nil {
-		return err
-	}
-	return writePage(w, r, r.URL.Path, oldestFirst(), func(after int64, limit int) ([]ledger.Entry, error) {
-		if _, err := s.Ledger.Account(r.Context(), id); err != nil {
-			return nil, err
-		}
-		return s.Ledger.Entries(r.Context(), id, after, limit)
-	}, as[entryView], versionOfEntry)
-}
-
 func versionOfEntry(e ledger.Entry) int64 { return e.Version }
+
+func idOfHold(h ledger.Hold) uuid.UUID { return h.ID }
 
 // ownAccount reads the account of the path and refuses it to a user whose it is not.
 func (s *Server) ownAccount(r *http.Request) (string, error) {
 	raw := r.PathValue("id")
-	if err := actFor(infoOf(r).principal, raw); err != nil {
+	if err := ownOnly(infoOf(r).principal.MayRead(raw)); err != nil {
 		return "", err
 	}
 	return pathAccount(raw)
+}
+
+// ofAccount refuses an account's list to other users before it looks at anything else, the page included.
+func (s *Server) ofAccount(list route) route {
+	next := list.handler
+	list.handler = func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := s.ownAccount(r); err != nil {
+			return err
+		}
+		return next(w, r)
+	}
+	return list
+}
+
+// existingAccount is ownAccount of an account that there is.
+func (s *Server) existingAccount(r *http.Request) (string, error) {
+	id, err := s.ownAccount(r)
+	if err == nil {
+		_, err = s.Ledger.Account(r.Context(), id)
+	}
+	return id, err
 }
 
 // integrityTimeout bounds the check over HTTP. A ledger too large for it is checked by fairlead integrity, on the database.

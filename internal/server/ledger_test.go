@@ -109,9 +109,9 @@ func TestTransfers(t *testing.T) {
 	e.account("bob", "EUR", 0)
 	e.account("carol", "USD", 0)
 	done := e.post("/v1/transfers", `{"from":"alice","to":"bob","amount":200,"memo":"rent"}`).want(http.StatusCreated)
-	done.exactly(done.decoded, "id", "kind", "from", "to", "amount", "currency", "status", "reason", "memo", "created_at")
+	done.exactly(done.decoded, "id", "kind", "from", "to", "amount", "currency", "status", "reason", "memo", "created_at", "completed_at")
 	done.equal(`{"kind":"transfer","from":"alice","to":"bob","amount":200,"currency":"EUR","status":"completed","reason":"","memo":"rent"}`)
-	done.uuids("id").times("created_at")
+	done.uuids("id").times("created_at", "completed_at")
 	read := e.get("/v1/transfers/" + done.str("id")).want(http.StatusOK)
 	if string(read.body) != string(done.body) {
 		t.Errorf("read %s, made %s", read.body, done.body)

@@ -14,6 +14,7 @@ import (
 	hub "github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/server/live"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
@@ -29,7 +30,7 @@ func liveRoutes(e *live.Edge) []route {
 	socket.status = http.StatusSwitchingProtocols
 	events := doc[none, none]("Events as they happen, as server-sent events")
 	events.query = []parameter{
-		{name: "topic", doc: "auction:ID, campaign:ID or multidraw:ID", schema: reflect.TypeFor[string]()},
+		{name: "topic", doc: "auction:ID, campaign:ID, multidraw:ID or account:ID", schema: reflect.TypeFor[string]()},
 		{name: "since", doc: "replay the events above this number first; the header Last-Event-ID goes before it", schema: reflect.TypeFor[int64]()},
 	}
 	return []route{socket, get("/v1/events", accessUser, events, e.Events)}
@@ -59,10 +60,21 @@ func (s liveServer) Count(p auth.Principal) error {
 	return errRate()
 }
 
-// MayFollow implements [live.Server]. Users are refused the events of what they may not read.
+// MayFollow implements [live.Server]. Users are refused the events of what they may not read. Whether there is an account is looked up
+// here, because its topic has no log that would know.
 func (s liveServer) MayFollow(ctx context.Context, p auth.Principal, topic string) error {
 	if p.Role == auth.RoleUser && strings.HasPrefix(topic, multidraw.TopicPrefix) {
 		return &refusal{Kind: edge.Forbidden, Detail: "this topic is not open to users"}
+	}
+	if account, ok := strings.CutPrefix(topic, ledger.TopicPrefix); ok {
+		err := actFor(p, account)
+		if err == nil {
+			_, err = pathAccount(account)
+		}
+		if err == nil {
+			_, err = s.Ledger.Account(ctx, account)
+		}
+		return err
 	}
 	if seesDrafts(p) {
 		return nil

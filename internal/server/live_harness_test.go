@@ -42,7 +42,8 @@ func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOpti
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4})
 	must(t, err)
-	o.Log = postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted})
+	events := postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted})
+	o.Log, o.Notices = events, events.Notices()
 	o.PollEvery = 5 * time.Millisecond
 	l := &liveEnv{env: e, hub: live.New(o)}
 	options := LiveOptions{Hub: l.hub, AllowedOrigins: []string{"https://App.example/"}, Logger: e.server.Logger, Times: serverlive.DefaultTimes()}

@@ -86,7 +86,7 @@ func TestLiveAuction(t *testing.T) {
 	}
 	c.event(2, "round.started")
 	e.bid(id, "ann", 100).want(http.StatusCreated)
-	if d := c.event(3, "bid.placed").Data; d["account"] != "ann" || d["amount"] != 100.0 || d["previous_amount"] != 0.0 || d["round"] != 1.0 || d["rank"] != 1.0 || len(d) != 5 {
+	if d := c.event(3, "bid.placed").Data; d["account"] != "ann" || d["amount"] != 100.0 || d["previous_amount"] != 0.0 || d["round"] != 1.0 || d["rank"] != 1.0 || fmt.Sprint(d["outbid"]) != "[]" || len(d) != 6 {
 		t.Errorf("bid.placed: %v", d)
 	}
 	late := l.connect()
@@ -169,6 +169,7 @@ func TestLiveRefusals(t *testing.T) {
 		`{"op":"subscribe","topic":"auction:` + id + `","since":-1}`:  "bad_request",
 		`{"op":"subscribe","topic":"auction:` + id + `","since":1.5}`: "bad_request",
 		`{"op":"subscribe","topic":"auction:` + id + `","since":0}`:   "events_expired",
+		`{"op":"subscribe","topic":"auction:` + id + `","since":99}`:  "unknown_seq",
 		`{"op":"subscribe","topic":"auction:` + newUUID() + `"}`:      "not_found",
 		`{"op":"subscribe","topic":"campaign:` + id + `"}`:            "not_found",
 		`{"op":"subscribe","topic":"auction:{` + id + `}"}`:           "not_found",
@@ -181,6 +182,9 @@ func TestLiveRefusals(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", text, h, h.Problem)
 		}
 		if code == "events_expired" && (h.FirstSeq == nil || *h.FirstSeq != 2 || h.Topic != "auction:"+id) {
+			t.Errorf("%+v", h)
+		}
+		if code == "unknown_seq" && (h.LastSeq == nil || *h.LastSeq != 2) {
 			t.Errorf("%+v", h)
 		}
 	}

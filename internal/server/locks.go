@@ -22,6 +22,8 @@ type Locks interface {
 	Snapshot(ctx context.Context) (lock.Snapshot, error)
 	// DatabaseWaits lists who waits for the database's own locks, longest first.
 	DatabaseWaits(ctx context.Context) ([]operator.DatabaseWait, error)
+	// Deadlocks lists those that this process has broken, newest first.
+	Deadlocks() []operator.Deadlock
 }
 
 // maxLockWait bounds how long a request may wait for a lock: proxies and people give up sooner.

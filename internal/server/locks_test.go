@@ -2,11 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,32 +20,33 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
-	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/lock/lockprom"
 )
 
 // atOnce is for what happens at once, or at a time that has come, also on a machine that stalls for seconds. Who is overlooked
 // waits for half a minute.
 const atOnce = 5 * time.Second
 
-// beside starts another server process' worth of the lock service on the same database.
+// beside starts another server process' worth of the lock service and of the ledger on the same database.
 func (e *env) beside() *env {
 	e.t.Helper()
 	registry := prometheus.NewRegistry()
-	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 8})
+	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 8, Logger: slog.New(slog.NewTextHandler(e.logs, nil))})
 	must(e.t, err)
 	other := *e
 	other.keys = postgres.NewAPIKeys(db)
-	other.locks = postgres.NewLocks(db, telemetry.NewLocks(registry))
+	other.locks = postgres.NewLocks(db, lockprom.New(registry))
 	authenticator, err := auth.New(auth.Options{Store: other.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
 	must(e.t, err)
-	other.server, err = New(Options{Ledger: e.ledger, Auction: e.auction, Publish: e.publish, Cross: e.cross, Operator: e.server.Operator, Locks: other.locks, Keys: other.keys, Auth: authenticator, Ready: db.Ready, Registry: registry, Version: "test"})
+	other.ledger = newLedger(db)
+	other.server, err = New(Options{Ledger: other.ledger, Auction: e.auction, Publish: e.publish, Cross: e.cross, Operator: e.server.Operator, Locks: other.locks, Keys: other.keys, Auth: authenticator, Ready: db.Ready, Registry: registry, Version: "test"})
 	must(e.t, err)
 	listener := httptest.NewServer(other.server.Handler())
 	other.url = listener.URL
 	e.t.Cleanup(func() {
 		e.http.CloseIdleConnections()
 		listener.Close()
-		if err := other.locks.Close(context.Background()); err != nil {
+		if err := errors.Join(other.locks.Close(context.Background()), other.ledger.Close(context.Background())); err != nil {
 			e.t.Error(err)
 		}
 		authenticator.Close()
@@ -274,6 +278,17 @@ func TestLockRingsAcrossServers(t *testing.T) {
 			e.unlock(a.body.ID).want(http.StatusNoContent)
 			e.unlock(ids[a.who]).want(http.StatusNoContent)
 		}
+		// One of the servers has said so, with the owners and what each of them waited for.
+		var wanted []string
+		for i := range n {
+			wanted = append(wanted, key(r.who+1+i))
+		}
+		line := fmt.Sprintf(`level=WARN msg="deadlock broken" cycle="[%s]" keys="[%s]" victim=`,
+			strings.Join(slices.Concat(owners[r.who:], owners[:r.who]), " "), strings.Join(wanted, " "))
+		eventually(t, time.Minute, "the cycle is in the log once", func() bool { return strings.Count(e.logs.String(), line) == 1 })
+	}
+	if count := strings.Count(e.logs.String(), "deadlock broken"); count != 7 {
+		t.Errorf("%d deadlocks are in the log", count)
 	}
 }
 

@@ -170,8 +170,8 @@ func (s *Server) lotteryRoutes() []route {
 			})),
 		listRoute("/v1/campaigns/{id}/positions", accessUser, "List positions by layer and number", oldestFirst(), rowsWith(s.campaignOf, s.positions), viewPosition,
 			func(p lottery.Purchase) int64 { return int64(p.Position.Ordinal) + 1 }),
-		listRoute("/v1/campaigns/{id}/purchases", accessUser, "List purchases in the order of sale", oldestFirst(), rowsWith(s.campaignOf, s.purchases), viewPurchase,
-			func(p lottery.Purchase) int64 { return int64(p.Seq) }),
+		heavy(scanWeight, listRoute("/v1/campaigns/{id}/purchases", accessUser, "List purchases in the order of sale; to a user, its own", oldestFirst(), s.purchases, viewPurchase,
+			func(p lottery.Purchase) int64 { return int64(p.Seq) })),
 		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw))),
 		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
 			s.serveDocument("proof", s.Lottery.WriteProof))),
@@ -228,8 +228,22 @@ func viewPosition(p lottery.Purchase) positionView {
 	return v
 }
 
-func (s *Server) purchases(ctx context.Context, c *lottery.Campaign, after int64, limit int) ([]lottery.Purchase, error) {
-	rows, err := s.Lottery.Purchases(ctx, c.ID, int(min(after, int64(c.TotalPositions))), limit)
+// purchases reads purchases of the path's campaign. Purchases have no index by account, which every sale would pay for. So those of
+// one user are a scan of the campaign's.
+func (s *Server) purchases(r *http.Request, after int64, limit int) ([]lottery.Purchase, error) {
+	c, err := s.campaignOf(r)
+	if err != nil {
+		return nil, err
+	}
+	read := func(ctx context.Context) ([]lottery.Purchase, error) {
+		return s.Lottery.Purchases(ctx, c.ID, infoOf(r).principal.Account, int(min(after, int64(c.TotalPositions))), limit)
+	}
+	var rows []lottery.Purchase
+	if infoOf(r).principal.Role == auth.RoleUser {
+		rows, err = bounded(r.Context(), s.scans, read)
+	} else {
+		rows, err = read(r.Context())
+	}
 	for i := range rows {
 		rows[i].Position = c.Position(rows[i].Position.Ordinal)
 	}

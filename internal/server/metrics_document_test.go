@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,9 +16,13 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/lock/lockprom"
 )
 
-const metricsDocument = "../../docs/operations/metrics.md"
+const (
+	metricsDocument = "../../docs/operations/metrics.md"
+	namesDocument   = "../../docs/operations/requirement-names.md"
+)
 
 // TestMetricsDocument keeps the list of metrics and the code together; with FAIRLEAD_WRITE_DOCUMENTS set it writes the list.
 func TestMetricsDocument(t *testing.T) {
@@ -31,8 +37,8 @@ func TestMetricsDocument(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("%s is not what the code has: run scripts/generate.sh", metricsDocument)
 	}
-	// The alerts and the dashboard name metrics that are there.
-	for _, file := range []string{"../../docs/operations/alerts.yaml", "../../docs/operations/dashboard.json"} {
+	// The alerts, the dashboard, and the page of the requirements' names have metrics that are there.
+	for _, file := range []string{"../../docs/operations/alerts.yaml", "../../docs/operations/dashboard.json", namesDocument} {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		for _, name := range regexp.MustCompile(`\bfairlead_[a-z_]+`).FindAllString(string(text), -1) {
@@ -44,6 +50,41 @@ func TestMetricsDocument(t *testing.T) {
 	}
 }
 
+// TestRequirementNames looks for the alerts and the log lines that the page of the requirements' names has.
+func TestRequirementNames(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(namesDocument)
+	must(t, err)
+	alerts, err := os.ReadFile("../../docs/operations/alerts.yaml")
+	must(t, err)
+	names := regexp.MustCompile("`(Fairlead\\w+)`").FindAllStringSubmatch(string(page), -1)
+	for _, m := range names {
+		if !strings.Contains(string(alerts), "alert: "+m[1]+"\n") {
+			t.Errorf("there is no alert %s", m[1])
+		}
+	}
+	var source strings.Builder
+	for _, dir := range []string{"../services", "../pgkit", "../../lock", "../../checkpoint"} {
+		must(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			source.Write(text)
+			return err
+		}))
+	}
+	lines := regexp.MustCompile(`"[a-z][a-z :]+"`).FindAllString(strings.ReplaceAll(string(page), "`service=\"lottery\"`", ""), -1)
+	for _, line := range lines {
+		if line != `"refused"` && !strings.Contains(source.String(), line) {
+			t.Errorf("nothing logs %s", line)
+		}
+	}
+	if len(names) < 8 || len(lines) < 10 {
+		t.Errorf("the page names %d alerts and %q", len(names), lines)
+	}
+}
+
 // documentMetrics lists what a server registers.
 func documentMetrics(t *testing.T) string {
 	t.Helper()
@@ -51,12 +92,15 @@ func documentMetrics(t *testing.T) string {
 	newHTTPMetrics(r)
 	telemetry.NewLanes(r, "ledger")
 	telemetry.NewTransactions(r)
-	telemetry.NewLottery(r)
+	telemetry.NewLottery(r, nil)
 	telemetry.NewAuctions(r, auction.Outcomes())
-	telemetry.NewLocks(r)
+	lockprom.New(r)
 	telemetry.NewMultidraws(r)
 	telemetry.NewPublications[string, string](r)
 	telemetry.NewSagas(r)
+	telemetry.NewHistory(r)
+	telemetry.NewCheckpoints(r)
+	telemetry.NewKeys(r)
 	telemetry.ObservePools(r, (&postgres.DB{}).Pools)
 	telemetry.ObserveLive(r, live.New(live.Options{}))
 	descriptions := make(chan *prometheus.Desc)
@@ -80,8 +124,9 @@ func documentMetrics(t *testing.T) string {
 	return `# Metrics
 
 What a server says at ` + "`/metrics`" + `, beside the Go runtime's and the process's own. All are of one process unless they say
-otherwise; durations are in seconds; names that end in ` + "`_total`" + ` only grow, those in ` + "`_seconds`" + ` and ` + "`_size`" + ` are histograms
+otherwise; durations are in seconds; names that end in ` + "`_total`" + ` only grow, those in ` + "`_seconds`" + `, ` + "`_size`" + ` and ` + "`_bytes`" + ` are histograms
 unless they say that they were sampled. The list is made from the code, and a test keeps it so.
+[requirement-names.md](requirement-names.md) maps the requirements' names to these.
 
 | metric | labels | |
 |---|---|---|

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/leanhttp"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
@@ -29,6 +31,9 @@ type info struct {
 	route     string // the pattern that matched, for metrics
 	code      string // of the problem that was answered
 	replayed  bool
+	// acknowledge is [Options].Acknowledge.
+	acknowledge func(key idempotency.ID, execution uuid.UUID)
+	metrics     *httpMetrics
 }
 
 type infoKey struct{}
@@ -84,7 +89,7 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		i := &info{requestID: requestIDOf(r), route: unmatched}
+		i := &info{requestID: requestIDOf(r), route: unmatched, acknowledge: s.Acknowledge, metrics: s.metrics}
 		r = r.WithContext(context.WithValue(r.Context(), infoKey{}, i))
 		rec := &recorder{ResponseWriter: w}
 		if s.Trace != nil {
@@ -154,22 +159,42 @@ type access int
 
 const (
 	accessPublic access = iota // anybody, without a credential
-	accessUser                 // users too; the handler narrows them to their own account where one is named
-	accessStaff                // admin and service keys
-	accessAdmin                // admin keys
+	accessUser                 // users too; the handler narrows them to what is their own
+	accessStaff                // admin and service keys, and to read, readers' keys
+	accessAdmin                // admin keys, and to read, readers' keys
 )
 
-// permits reports whether a role may use a route at all.
-func (a access) permits(role auth.Role) bool {
-	switch a {
-	case accessPublic, accessUser:
+// permits reports whether a role may use a route at all, with that method.
+func (a access) permits(role auth.Role, method string) bool {
+	switch role {
+	case auth.RoleAdmin:
 		return true
-	case accessStaff:
-		return role == auth.RoleAdmin || role == auth.RoleService
-	case accessAdmin:
-		return role == auth.RoleAdmin
+	case auth.RoleService:
+		return a != accessAdmin
+	case auth.RoleReader:
+		return method == http.MethodGet || method == http.MethodHead
+	case auth.RoleUser:
+		return a == accessPublic || a == accessUser
 	}
 	return false
+}
+
+// says is permits for people, in the contract's document.
+func (a access) says(method string) string {
+	readers := ""
+	if method == http.MethodGet {
+		readers = " and reader"
+	}
+	switch a {
+	case accessPublic:
+	case accessUser:
+		return "For users, within what is theirs or published, and for admin, service" + readers + " keys."
+	case accessStaff:
+		return "For admin, service" + readers + " keys."
+	case accessAdmin:
+		return "For admin" + readers + " keys."
+	}
+	return ""
 }
 
 // serve adapts a handler: it notes the pattern, so that metrics have one label value a route and not one an id, lets those
@@ -213,7 +238,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, weight int, a acc
 			return errRate()
 		}
 	}
-	if !a.permits(i.principal.Role) {
+	if !a.permits(i.principal.Role, r.Method) {
 		return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
 	}
 	return nil
@@ -226,9 +251,12 @@ func errRate() error {
 // seesDrafts reports whether campaigns and auctions that were never opened exist for somebody: for staff alone.
 func seesDrafts(p auth.Principal) bool { return p.Role.KeyRole() }
 
-// actFor refuses a user who names another's account.
-func actFor(p auth.Principal, account string) error {
-	if !p.MayActFor(account) {
+// actFor refuses to let a principal move what belongs to an account that it may not act for.
+func actFor(p auth.Principal, account string) error { return ownOnly(p.MayActFor(account)) }
+
+// ownOnly refuses what a principal may not do with an account.
+func ownOnly(may bool) error {
+	if !may {
 		return &refusal{Kind: edge.Forbidden, Detail: "this credential may act for its own account only"}
 	}
 	return nil
@@ -236,10 +264,11 @@ func actFor(p auth.Principal, account string) error {
 
 // httpMetrics are the edge's own; each service brings its own too.
 type httpMetrics struct {
-	requests, documents, heavyRefused *prometheus.CounterVec
-	duration                          *prometheus.HistogramVec
-	heavyRunning, heavyWaiting        *prometheus.GaugeVec
-	refusedConnections                prometheus.Counter
+	requests, documents, heavyRefused, unready *prometheus.CounterVec
+	problems                                   *prometheus.CounterVec
+	duration                                   *prometheus.HistogramVec
+	heavyRunning, heavyWaiting                 *prometheus.GaugeVec
+	refusedConnections, replays                prometheus.Counter
 }
 
 func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
@@ -249,19 +278,36 @@ func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
 	gauges := func(name, help string) *prometheus.GaugeVec {
 		return promauto.With(r).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"kind"})
 	}
-	return &httpMetrics{
+	counter := func(name, help string) prometheus.Counter {
+		return promauto.With(r).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &httpMetrics{
+		problems: counters("fairlead_problems_total", "Problems answered, over HTTP and sockets, by code; a stored answer that is given again is not counted.", "code"),
 		requests: counters("fairlead_http_requests_total", "Answered requests by method, route and status.", "method", "route", "status"),
 		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
 			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
-		documents:    counters("fairlead_documents_built_total", "Documents of drawn campaigns, and trees for inclusion proofs, that were made.", "document"),
-		heavyRunning: gauges("fairlead_heavy_reads_running", "Heavy reads under way: build, proof, public, scan, or check."),
-		heavyWaiting: gauges("fairlead_heavy_reads_waiting", "Heavy reads that wait for their turn."),
-		heavyRefused: counters("fairlead_heavy_reads_refused_total", "Heavy reads refused because too many waited, or for too long.", "kind"),
-		refusedConnections: promauto.With(r).NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_http_refused_connections_total", Help: "Connections that were not taken: too many were open, or no descriptor was left.",
-		}),
+		documents:          counters("fairlead_documents_built_total", "Documents of drawn campaigns, and trees for inclusion proofs, that were made.", "document"),
+		heavyRunning:       gauges("fairlead_heavy_reads_running", "Heavy reads under way: build, proof, public, scan, or check."),
+		heavyWaiting:       gauges("fairlead_heavy_reads_waiting", "Heavy reads that wait for their turn."),
+		heavyRefused:       counters("fairlead_heavy_reads_refused_total", "Heavy reads refused because too many waited, or for too long.", "kind"),
+		unready:            counters("fairlead_unready_total", "Answers of /readyz that commands are not served, by reason.", "reason"),
+		refusedConnections: counter("fairlead_http_refused_connections_total", "Connections that were not taken: too many were open, or no descriptor was left."),
+		replays:            counter("fairlead_idempotency_replays_total", "Commands answered with the stored answer of an earlier request with their key."),
+	}
+	for _, row := range problems {
+		m.problems.WithLabelValues(row.kind.Code)
+	}
+	return m
+}
+
+// refused counts a command that was refused, by the code in its answer. No text of a client looks like that member: its quotes are
+// escaped.
+func (m *httpMetrics) refused(answer []byte) {
+	_, rest, _ := bytes.Cut(answer, []byte(`"code":"`))
+	if code, _, found := bytes.Cut(rest, []byte(`"`)); found {
+		m.problems.WithLabelValues(string(code)).Inc()
 	}
 }
 

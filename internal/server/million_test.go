@@ -88,7 +88,8 @@ func (p farPage) late() string {
 	}
 	after := cursor(path, p.place)
 	if p.text != "" {
-		after = textCursor(path, p.text)
+		decoded, _ := url.PathUnescape(path)
+		after = textCursor(decoded, p.text)
 	}
 	return p.first() + "&after=" + url.QueryEscape(after)
 }
@@ -127,7 +128,7 @@ func TestEveryListWithAMillionRows(t *testing.T) {
 	}
 	// What is no list and is looked at by the console beside them.
 	for _, address := range []string{
-		"/v1/locks", "/v1/in-doubt", "/v1/admin/overview", "/v1/accounts/great",
+		"/v1/locks", "/v1/in-doubt", "/v1/admin/overview", "/v1/accounts/great", "/v1/admin/search?q=acc", "/v1/admin/search?q=nothing", "/v1/admin/search?q=" + idOf(1), "/v1/admin/names?ids=" + idOf(1),
 		"/v1/admin/idempotency?key=a&method=POST&path=%2Fv1%2Faccounts&principal=" + url.QueryEscape("key:"+b.adminID),
 	} {
 		took[address] = b.fastest(address, math.MaxInt)
@@ -172,6 +173,7 @@ func (b *bulk) ledgerRows() []farPage {
 	b.post("/v1/holds", `{"account":"great","amount":1}`).want(http.StatusCreated)
 	b.copies("accounts", "id = 'great'", map[string]string{"id": "'acc-' || lpad(i::text, 7, '0')", "available": "0", "held": "0"})
 	b.copies("transfers", "destination = 'great'", map[string]string{"id": uuidOf("i")})
+	b.exec(`INSERT INTO transfer_references SELECT `+uuidOf("i")+`, 'ref-' || i, true, 0 FROM generate_series(1, $1::integer) AS i`, b.n)
 	b.exec(`INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, created_at)
 		SELECT `+uuidOf("i + (1 << 30)")+`, 'transfer', 'great', 'nobody', 1, 'EUR', 'failed', 'insufficient_funds', now()
 		FROM generate_series(1, $1::integer / 20) AS i`, b.n)
@@ -190,9 +192,12 @@ func (b *bulk) ledgerRows() []farPage {
 		{path: "/v1/admin/accounts", filter: "prefix=acc-", text: fmt.Sprintf("acc-%07d", far)},
 		{path: "/v1/admin/accounts", filter: "prefix=small", text: "smalk", most: 1},
 		{path: "/v1/accounts/great/entries", place: far},
-		{path: "/v1/admin/accounts/great/entries", place: 100},
+		{path: "/v1/admin/accounts/great/entries", text: "100:" + idOf(90) + ":90"},
+		{path: "/v1/admin/accounts/outside%2FEUR/entries", text: "0:" + idOf(100) + ":"},
+		{path: "/v1/accounts/great/holds", text: idOf(100)},
 		{path: "/v1/admin/accounts/great/holds", text: idOf(100)},
 		{path: "/v1/admin/accounts/small/holds", text: idOf(100), most: 5},
+		{path: "/v1/transfers", filter: "reference=ref-7", most: 1},
 		{path: "/v1/admin/transfers", text: idOf(100)},
 		{path: "/v1/admin/transfers", filter: "status=completed", text: idOf(100)},
 		{path: "/v1/admin/transfers", filter: "status=failed", text: idOf(1<<30 + 60)},
@@ -224,6 +229,8 @@ func (b *bulk) lotteryRows() []farPage {
 		{path: "/v1/campaigns/" + great + "/positions", place: far},
 		{path: "/v1/campaigns/" + great + "/purchases", place: far},
 		{path: "/v1/multidraws", place: far},
+		{path: "/v1/admin/multidraws", place: 100},
+		{path: "/v1/admin/campaigns/" + great + "/purchases", place: 100},
 		{path: "/v1/multidraws/" + draws + "/results", place: far},
 	}
 }
@@ -236,6 +243,9 @@ func (b *bulk) auctionRows() []farPage {
 	b.exec(`INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active)
 		SELECT auction, account, amount, amount, round, seq, at, hold, true FROM auction_bids WHERE auction = $1`, great)
 	b.exec(`UPDATE auctions SET total_bids = $2::bigint, seq = $2::bigint + 10, version = version + 1, revision = gen_random_uuid() WHERE id = $1`, great, b.n)
+	bidder := fmt.Sprintf("acc-%07d", b.n/2)
+	b.exec(`INSERT INTO hold_rows (id, account, captured, status, created_at, owner)
+		SELECT gen_random_uuid(), account, 0, 'open', at, 'auction:' || auction FROM auction_standing WHERE auction = $1 AND account = $2`, great, bidder)
 	// As many winners as there can be.
 	winners := min(b.n, 1<<rankBits-1)
 	b.exec(`INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
@@ -252,6 +262,7 @@ func (b *bulk) auctionRows() []farPage {
 		{path: "/v1/auctions/" + great + "/bids", place: far},
 		{path: "/v1/admin/auctions/" + great + "/bids", place: 100},
 		{path: "/v1/auctions/" + great + "/leaderboard", place: far},
+		{path: "/v1/accounts/" + bidder + "/bids", place: 1, most: 1},
 		{path: "/v1/auctions/" + plain + "/winners", place: 1<<rankBits | int64(winners-100)},
 	}
 }
@@ -280,6 +291,11 @@ func (b *bulk) publishingRows() []farPage {
 	return []farPage{
 		{path: "/v1/publications", place: far},
 		{path: "/v1/publications", filter: "status=cancelled", place: far},
+		{path: "/v1/admin/publications", place: 100},
+		{path: "/v1/admin/publications", filter: "status=cancelled", place: 100},
+		{path: "/v1/admin/publications", filter: "target=great", place: 100},
+		{path: "/v1/admin/publications", filter: "target=nothing", place: 100, most: 1},
+		{path: "/v1/admin/publications", filter: "error=refused", place: 100, most: 50},
 		{path: "/v1/publications", filter: "status=failed", place: far, most: 50},
 		{path: "/v1/publications", filter: "status=scheduled", place: far, most: 50},
 		{path: "/v1/publications/" + id + "/attempts", place: far},
@@ -327,8 +343,9 @@ func (b *bulk) otherRows() []farPage {
 	}
 }
 
-// tidy takes away what would be at work until the end of the test.
+// tidy takes away what would be at work until the end of the test, and a hold without money.
 func (b *bulk) tidy() {
 	b.t.Helper()
 	b.exec(`DELETE FROM sagas WHERE status = 'pending'`)
+	b.exec(`DELETE FROM hold_rows WHERE auction IS NOT NULL`)
 }

@@ -45,7 +45,7 @@ type multidrawView struct {
 	Range          *rangeView          `json:"range,omitempty" from:"Spec.Range" doc:"absent where prizes are drawn"`
 	Prizes         []weightedPrizeView `json:"prizes,omitempty" from:"-" doc:"absent where integers are drawn"`
 	Results        []int64             `json:"results,omitzero" from:"-" doc:"the integers drawn so far, of operations of up to 1,000 draws of a range"`
-	PrizeResults   []string            `json:"prize_results,omitzero" from:"-" doc:"the ids of the prizes drawn so far, of operations of up to 1,000 draws of prizes"`
+	PrizeResults   []drawnPrize        `json:"prize_results,omitzero" from:"-" doc:"the prizes drawn so far, of operations of up to 1,000 draws of prizes: their ids, or where a query asks for objects, the prizes as in the list"`
 	SeedCommitment string              `json:"seed_commitment" from:"Commitment" doc:"hex SHA-256 of the seed, from the start"`
 	Seed           *string             `json:"seed" from:"-" doc:"hex seed, null until all is drawn"`
 	StartTime      timestamp           `json:"start_time" from:"StartedAt"`
@@ -54,8 +54,38 @@ type multidrawView struct {
 	RolledBackAt   *timestamp          `json:"rolled_back_at"`
 }
 
-// drawnResult is an integer or the id of a prize, the same for all of an operation.
+// drawnResult is an integer or a drawnPrize, the same for all of an operation.
 type drawnResult any
+
+// drawnPrize is the id of a prize, or the prize as an object.
+type drawnPrize any
+
+// drawnPrizes shows prizes with these ids.
+func drawnPrizes(of []weightedPrizeView, ids []string, objects bool) []drawnPrize {
+	if ids == nil {
+		return nil // Integers were drawn.
+	}
+	byID := make(map[string]*weightedPrizeView, len(of))
+	for i := range of {
+		byID[of[i].ID] = &of[i]
+	}
+	drawn := make([]drawnPrize, len(ids))
+	for i, id := range ids {
+		if drawn[i] = id; objects {
+			drawn[i] = byID[id]
+		}
+	}
+	return drawn
+}
+
+// prizeObjects reads whether drawn prizes are asked for as objects.
+func prizeObjects(r *http.Request) (bool, error) {
+	value, err := one(r, "prize_results")
+	if err == nil && value != "" && value != "ids" && value != "objects" {
+		err = refuse("prize_results must be ids or objects")
+	}
+	return value == "objects", err
+}
 
 // op checks a multi-draw and makes the operation of it.
 func (q *createMultidrawRequest) op() (multidraw.Op, error) {
@@ -101,21 +131,29 @@ func (q *createMultidrawRequest) prizes(c *checks) []multidraw.Prize {
 	return prizes
 }
 
-func viewMultidraw(o *multidraw.Operation) multidrawView {
-	full := as[multidrawView](o)
-	for _, p := range o.Spec.Prizes {
-		full.Prizes = append(full.Prizes, weightedPrizeView{ID: p.ID, Name: p.Name, Weight: &p.Weight, Value: &p.Value})
+func viewPrizes(spec *multidraw.Spec) (list []weightedPrizeView) {
+	for _, p := range spec.Prizes {
+		list = append(list, weightedPrizeView{ID: p.ID, Name: p.Name, Weight: &p.Weight, Value: &p.Value})
 	}
+	return list
+}
+
+func viewMultidraw(o *multidraw.Operation) multidrawView { return viewMultidrawWith(o, false) }
+
+func viewMultidrawWith(o *multidraw.Operation, objects bool) multidrawView {
+	full := as[multidrawView](o)
+	full.Prizes = viewPrizes(&o.Spec)
 	if o.Seed != nil {
 		full.Seed = new(o.Seed.Hex())
 	}
 	if o.Total > multidraw.InlineResults {
 		return full
 	}
-	var err error
-	if full.Results, full.PrizeResults, err = o.Spec.Results(o.Inline); err != nil {
+	ints, ids, err := o.Spec.Results(o.Inline)
+	if err != nil {
 		panic("server: " + err.Error()) // The draws were read with their prizes.
 	}
+	full.Results, full.PrizeResults = ints, drawnPrizes(full.Prizes, ids, objects)
 	return full
 }
 
@@ -145,7 +183,7 @@ func (s *Server) multidrawRoutes() []route {
 			},
 		})
 	create.doc.accepted = true
-	results := paged[drawnResult]("List the draws so far, in order: integers, or ids of prizes")
+	results := paged[drawnResult]("List the draws so far, in order: integers, or prizes")
 	results.query[0] = parameter{name: "limit", doc: "most draws to return, 1 to 10,000, 50 when absent", schema: reflect.TypeFor[int]()}
 	act := func(verb, summary string, op multidraw.Op) route {
 		return actRoute("multidraws", verb, "multi-draw", summary, viewMultidraw, s.Multidraw.Execute, fixed(op))
@@ -155,8 +193,8 @@ func (s *Server) multidrawRoutes() []route {
 		listRoute("/v1/multidraws", accessStaff, "List multi-draws, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]multidraw.Operation, error) {
 			return s.Multidraw.Operations(r.Context(), after, limit)
 		}, as[multidrawSummaryView], func(o multidraw.Operation) int64 { return o.Number }),
-		readRoute("/v1/multidraws/{id}", accessStaff, "Read a multi-draw", s.multidrawOf, viewMultidraw),
-		get("/v1/multidraws/{id}/results", accessStaff, results, s.getMultidrawResults),
+		withObjects(get("/v1/multidraws/{id}", accessStaff, doc[none, multidrawView]("Read a multi-draw"), s.getMultidraw)),
+		withObjects(get("/v1/multidraws/{id}/results", accessStaff, results, s.getMultidrawResults)),
 		get("/v1/multidraws/{id}/proof", accessStaff, doc[none, multidrawProofDocument]("Read the document that fairlead verify checks"),
 			shown(with(s.multidrawOf, func(_ context.Context, o *multidraw.Operation) (*multidraw.Proof, error) {
 				return multidraw.NewProof(o)
@@ -164,6 +202,11 @@ func (s *Server) multidrawRoutes() []route {
 		act("resume", "Go on with an interrupted multi-draw, in the background", multidraw.Resume{}),
 		act("rollback", "End an interrupted or completed multi-draw; its draws stay readable", multidraw.Rollback{}),
 	}
+}
+
+// withObjects documents a route that shows drawn prizes.
+func withObjects(r route) route {
+	return filtered(r, "prize_results", "ids, also when absent; or objects: drawn prizes as in the operation's list, with id, name, weight and value")
 }
 
 // maxResultsLimit is the most draws of a page: some 200 KB of integers.
@@ -177,10 +220,26 @@ func (s *Server) multidrawOf(r *http.Request) (*multidraw.Operation, error) {
 	return s.Multidraw.Operation(r.Context(), id)
 }
 
+func (s *Server) getMultidraw(w http.ResponseWriter, r *http.Request) error {
+	objects, err := prizeObjects(r)
+	if err != nil {
+		return err
+	}
+	o, err := s.multidrawOf(r)
+	if err != nil {
+		return err
+	}
+	return writeView(w, viewMultidrawWith(o, objects))
+}
+
 // getMultidrawResults lists what is drawn so far. The cursor is how many draws came before, so it stays good while more are
 // drawn; a page that reaches the end of what is drawn so far is the last for now.
 func (s *Server) getMultidrawResults(w http.ResponseWriter, r *http.Request) error {
 	p, err := parsePage(r, r.URL.Path, maxResultsLimit, oldestFirst())
+	if err != nil {
+		return err
+	}
+	objects, err := prizeObjects(r)
 	if err != nil {
 		return err
 	}
@@ -193,7 +252,7 @@ func (s *Server) getMultidrawResults(w http.ResponseWriter, r *http.Request) err
 	if err != nil {
 		return err
 	}
-	ints, prizes, err := o.Spec.Results(saved)
+	ints, ids, err := o.Spec.Results(saved)
 	if err != nil {
 		return err
 	}
@@ -204,7 +263,7 @@ func (s *Server) getMultidrawResults(w http.ResponseWriter, r *http.Request) err
 	if o.Spec.Range != nil {
 		return writeView(w, list[int64]{Items: ints, Next: next})
 	}
-	return writeView(w, list[string]{Items: prizes, Next: next})
+	return writeView(w, list[drawnPrize]{Items: drawnPrizes(viewPrizes(&o.Spec), ids, objects), Next: next})
 }
 
 // multidrawProofDocument is the schema of multidraw.Proof, whose own types have the names of others here.

@@ -51,6 +51,35 @@ func TestMultidrawSmall(t *testing.T) {
 	}
 }
 
+// TestMultidrawStates looks at what the metrics and the log say of the chunks that are saved: the one of a small operation, and those of
+// a larger one.
+func TestMultidrawStates(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	ids := []string{
+		e.post("/v1/multidraws", `{"lock_key":"small","count":1000,"range":{"min":1,"max":6}}`).want(http.StatusCreated).str("id"),
+		e.post("/v1/multidraws", `{"lock_key":"large","count":12000,"range":{"min":1,"max":6}}`).want(http.StatusCreated).str("id"),
+	}
+	const saves = 1 + 12
+	eventually(t, time.Minute, "all saves are reported", func() bool {
+		return e.metric(`fairlead_checkpoint_operations_total{operation="save",result="ok"}`) == saves
+	})
+	for name, want := range map[string]float64{
+		`operations_total{operation="save",result="failed"}`: 0, `operations_total{operation="load",result="ok"}`: 0, `duration_seconds_count{operation="save"}`: saves, `state_bytes_count{operation="save"}`: saves,
+		`state_bytes_sum{operation="save"}`: 13000,
+	} {
+		if got := e.metric("fairlead_checkpoint_" + name); got != want {
+			t.Errorf("fairlead_checkpoint_%s is %v, want %v", name, got, want)
+		}
+	}
+	for i, lockKey := range []string{"small", "large"} {
+		line := `level=DEBUG msg="checkpoint: operation" operation=save key=lottery:state:` + lockKey + ":" + ids[i] + ` bytes=1000 took=`
+		if n, want := strings.Count(e.logs.String(), line), []int{1, 12}[i]; n != want {
+			t.Errorf("%d times %q, want %d", n, line, want)
+		}
+	}
+}
+
 // items reads one page.
 func (e *env) items(path string) []any {
 	e.t.Helper()
@@ -65,7 +94,7 @@ func (e *env) items(path string) []any {
 func (e *env) useMultidraws() {
 	e.t.Helper()
 	whole := e.post("/v1/multidraws", `{"lock_key":"whole","count":3,"prizes":[{"id":"a","name":"A","weight":1,"value":2}]}`).want(http.StatusCreated).str("id")
-	for _, path := range []string{"/v1/multidraws", "/v1/multidraws?limit=1", "/v1/multidraws/" + whole, "/v1/multidraws/" + whole + "/results", "/v1/multidraws/" + whole + "/proof"} {
+	for _, path := range []string{"/v1/multidraws", "/v1/multidraws?limit=1", "/v1/multidraws/" + whole, "/v1/multidraws/" + whole + "/results", "/v1/multidraws/" + whole + "?prize_results=objects", "/v1/multidraws/" + whole + "/results?prize_results=objects", "/v1/multidraws/" + whole + "/proof"} {
 		e.get(path).want(http.StatusOK)
 	}
 	e.post("/v1/multidraws/"+whole+"/rollback", "").want(http.StatusOK)
@@ -121,7 +150,24 @@ func TestMultidrawPrizesAndPages(t *testing.T) {
 	if seen != 25_000 || pages != 3 {
 		t.Errorf("%d draws on %d pages", seen, pages)
 	}
-	for _, bad := range []string{"?limit=0", "?limit=10001", "?limit=x", "?after=1", "?after=", "?limit=1&limit=1"} {
+	// The same draws as objects, in the list and in the operation.
+	first, objects := e.items(path+"?limit=3"), e.get(path+"?limit=3&prize_results=objects").want(http.StatusOK)
+	few := e.post("/v1/multidraws", `{"lock_key":"few","count":3,`+prizes+`}`).want(http.StatusCreated)
+	fewer := e.get("/v1/multidraws/" + few.str("id") + "?prize_results=objects").want(http.StatusOK)
+	if string(e.get("/v1/multidraws/"+few.str("id")+"?prize_results=ids").body) != string(few.body) {
+		t.Error("ids are not what is shown without a word")
+	}
+	for i := range 3 {
+		if got := objects.at(fmt.Sprintf("items.%d.id", i)); got != first[i] {
+			t.Errorf("draw %d is %v, and as an object %v", i, first[i], got)
+		}
+		name := fmt.Sprintf("prize_results.%d", i)
+		fewer.exactly(fewer.at(name), "id", "name", "weight", "value")
+		if fewer.str(name+".id") != few.str(name) || fewer.str(name+".name") != map[string]string{"gold": "Gold", "none": "Nothing"}[few.str(name)] {
+			t.Errorf("%s shown as %s", few.body, fewer.body)
+		}
+	}
+	for _, bad := range []string{"?prize_results=x", "?prize_results=ids&prize_results=ids", "?limit=0", "?limit=10001", "?limit=x", "?after=1", "?after=", "?limit=1&limit=1"} {
 		e.get(path+bad).problem(http.StatusBadRequest, "bad_request")
 	}
 	if l := e.items("/v1/multidraws?limit=1"); len(l) != 1 {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -56,6 +57,9 @@ type sender struct {
 	method, path string
 	id           string // that the path has
 	key          string
+	// acknowledge is called with the key and the execution of a command that was carried out; it may be nil.
+	acknowledge func(key idempotency.ID, execution uuid.UUID)
+	metrics     *httpMetrics
 }
 
 // mutate serves a mutation. The order of its checks is the contract's: key, body, whose account, then state.
@@ -74,7 +78,7 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 			return err
 		}
 		i := infoOf(r)
-		from := sender{principal: i.principal, requestID: i.requestID, method: r.Method, path: r.URL.Path, id: r.PathValue("id"), key: key}
+		from := sender{principal: i.principal, requestID: i.requestID, method: r.Method, path: r.URL.Path, id: r.PathValue("id"), key: key, acknowledge: i.acknowledge, metrics: i.metrics}
 		a, err := m.run(r.Context(), from, &req, func(limit time.Duration) {
 			// The connection's own limits are for those who are slow, not for those who wait. Where they can't be moved they stay.
 			rc := http.NewResponseController(w)
@@ -108,13 +112,17 @@ func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, exte
 		return a, err
 	}
 	p := from.principal
-	if p.Role == auth.RoleUser {
+	switch p.Role {
+	case auth.RoleUser:
 		if m.account == nil {
 			return a, &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
 		}
 		if err := actFor(p, m.account(req)); err != nil {
 			return a, err
 		}
+	case auth.RoleAdmin, auth.RoleService:
+	case auth.RoleReader: // Over HTTP admit refuses it. A bid over a socket has only the socket's GET before it.
+		return a, &refusal{Kind: edge.Forbidden, Detail: "this credential may only read"}
 	}
 	limit := edge.CommandTimeout
 	if m.wait != nil && m.wait(op) > 0 {
@@ -140,13 +148,26 @@ func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, exte
 		Principal: p.ID, RequestID: from.requestID, Operator: p.Role == auth.RoleAdmin,
 	}
 	if m.executeOn == nil {
-		return m.execute(ctx, c)
+		a, err = m.execute(ctx, c)
+	} else {
+		id, failed := pathUUID(from.id, m.what)
+		if failed != nil {
+			return a, failed
+		}
+		a, err = m.executeOn(ctx, id, c)
 	}
-	id, err := pathUUID(from.id, m.what)
-	if err != nil {
-		return a, err
+	if err == nil && from.metrics != nil {
+		switch {
+		case a.Replayed:
+			from.metrics.replays.Inc()
+		case a.Status >= http.StatusBadRequest:
+			from.metrics.refused(a.Body)
+		}
 	}
-	return m.executeOn(ctx, id, c)
+	if err == nil && !a.Replayed && a.Status < http.StatusMultipleChoices && from.acknowledge != nil {
+		from.acknowledge(c.Key.ID, c.Key.Execution)
+	}
+	return a, err
 }
 
 // commandRoute is the POST route of a mutation, whose answer view shows unless the mutation has its own.
@@ -328,9 +349,13 @@ func pathUUID(s, what string) (uuid.UUID, error) {
 	// Other spellings of the same id (upper case, braces) would make other paths, and so other keys, of one object.
 	id, err := uuid.Parse(s)
 	if err != nil || id.String() != s {
-		return uuid.UUID{}, &refusal{Kind: edge.NotFound, Detail: "there is no such " + what}
+		return uuid.UUID{}, noSuch(what)
 	}
 	return id, nil
+}
+
+func noSuch(what string) error {
+	return &refusal{Kind: edge.NotFound, Detail: "there is no such " + what}
 }
 
 // pathID finds the id in the path. what names the kind of thing that it is of.
@@ -338,10 +363,29 @@ func pathID(what string) func(*http.Request) (uuid.UUID, error) {
 	return func(r *http.Request) (uuid.UUID, error) { return pathUUID(r.PathValue("id"), what) }
 }
 
+// owned finds the thing that the path names. To a user it is absent unless one of its owners is the user's account: foreign and
+// absent things cost the same statement and get the same answer.
+func owned[R any](what string, find func(context.Context, uuid.UUID) (R, error), owners func(R) []string) func(*http.Request) (R, error) {
+	return func(r *http.Request) (found R, err error) {
+		id, err := pathUUID(r.PathValue("id"), what)
+		if err != nil {
+			return found, err
+		}
+		thing, err := find(r.Context(), id)
+		if err == nil && slices.ContainsFunc(owners(thing), infoOf(r).principal.MayRead) {
+			return thing, nil
+		}
+		if err == nil || problemOf(err, "").Code == edge.NotFound.Code {
+			err = noSuch(what)
+		}
+		return found, err
+	}
+}
+
 // pathAccount reads an account's id from the path.
 func pathAccount(s string) (string, error) {
 	if !auth.ValidAccount(s) {
-		return "", &refusal{Kind: edge.NotFound, Detail: "there is no such account"}
+		return "", noSuch("account")
 	}
 	return s, nil
 }

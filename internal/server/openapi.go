@@ -49,7 +49,9 @@ func openAPI(routes []route, version string) ([]byte, error) {
 		Components: &huma.Components{
 			Schemas: registry,
 			SecuritySchemes: map[string]*huma.SecurityScheme{
-				"bearer": {Type: "http", Scheme: "bearer", Description: "an API key, or a user's JWT"},
+				"bearer": {Type: "http", Scheme: "bearer", Description: "An API key, or a user's JWT. " +
+					"A key has a role: admin; service, which does everything but administration; or reader, which may send every GET and nothing else. " +
+					"A JWT's sub is the user's account. Others' accounts are 403; an object of another user's and an absent one are the same 404."},
 			},
 		},
 	}
@@ -64,7 +66,7 @@ func openAPI(routes []route, version string) ([]byte, error) {
 
 func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma.Schema) {
 	op := &huma.Operation{
-		OperationID: operationID(rt), Method: rt.method, Summary: rt.doc.summary, Tags: []string{rt.doc.tag},
+		OperationID: operationID(rt), Method: rt.method, Summary: rt.doc.summary, Description: rt.access.says(rt.method), Tags: []string{rt.doc.tag},
 		Responses: map[string]*huma.Response{
 			"default": {Description: "the problem", Content: map[string]*huma.MediaType{contentTypeProblem: {Schema: problem}}},
 		},
@@ -97,6 +99,9 @@ func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma
 	op.Responses[strconv.Itoa(rt.status)] = success
 	if rt.doc.accepted {
 		op.Responses[strconv.Itoa(http.StatusAccepted)] = &huma.Response{Description: http.StatusText(http.StatusAccepted), Content: success.Content}
+	}
+	if rt.doc.repeats {
+		op.Responses[strconv.Itoa(http.StatusOK)] = &huma.Response{Description: "what an earlier request with the reference was answered", Content: success.Content}
 	}
 
 	path := strings.ReplaceAll(rt.path, "...", "")

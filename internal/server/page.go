@@ -158,14 +158,21 @@ func writePage[R, T, P any](
 type filter struct {
 	name, doc string
 	known     []string
+	beside    bool // whether it may be given beside others
+}
+
+// beside is a filter that may be given beside others.
+func beside(f filter) filter {
+	f.beside = true
+	return f
 }
 
 // withStatus narrows a list to one of the known statuses.
 func withStatus[S ~string](known ...S) filter {
-	return filter{"status", "only those of this status", as[[]string](known)}
+	return filter{name: "status", doc: "only those of this status", known: as[[]string](known)}
 }
 
-// listRoute is a list's route. It is narrowed by one of its filters at most.
+// listRoute is a list's route. It is narrowed by one of its filters at most, unless they may be given beside others.
 func listRoute[R, T, P any](
 	path string, a access, summary string, o order[P], rows func(r *http.Request, after P, limit int) ([]R, error), item func(R) T, place func(R) P, filters ...filter,
 ) route {
@@ -182,7 +189,7 @@ func listRoute[R, T, P any](
 			if f.known != nil && !slices.Contains(f.known, value) {
 				return refuse("%s must be one of %v", f.name, f.known)
 			}
-			if given++; given > 1 { // Of the lists, the audit log alone has several.
+			if given++; given > 1 && !f.beside { // Of the lists, the audit log alone has several.
 				return refuse("the log is narrowed by one of action, object and principal")
 			}
 			path = narrowed(path, f.name, value)

@@ -24,7 +24,7 @@ import (
 
 // Problem is an error as RFC 9457 has it, with Fairlead's members.
 type Problem struct {
-	Type      string `json:"type" doc:"URI reference of the problem's description" example:"/docs#sold_out"`
+	Type      string `json:"type" doc:"URI reference of the problem's description" example:"/docs/problems#sold_out"`
 	Title     string `json:"title" doc:"what happened, the same for every occurrence"`
 	Status    int    `json:"status" doc:"HTTP status"`
 	Detail    string `json:"detail" doc:"this occurrence, for a person"`
@@ -32,7 +32,7 @@ type Problem struct {
 	Retryable bool   `json:"retryable" doc:"whether the same request may succeed later"`
 	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect: not_applied where that is certain of every request with this key; unknown where this one, or an earlier one, may have been applied, which the same key tells later"`
 	RequestID string `json:"request_id"`
-	Transfer  string `json:"transfer,omitempty" doc:"the failed transfer's id, with insufficient_funds"`
+	Transfer  string `json:"transfer,omitempty" doc:"the id of the failed transfer, with insufficient_funds, or of the one that has the reference, with reference_taken"`
 	// Cycle is there with deadlock alone.
 	Cycle []string `json:"cycle,omitempty" doc:"the owners that wait for each other, in waiting order, the asking one first, with deadlock"`
 	// RetryAfter is the header of that name, for those who get the problem without headers: a stored or a streamed one.
@@ -62,7 +62,7 @@ func problemOf(err error, requestID string) Problem {
 		}
 	}
 	p := Problem{
-		Type: "/docs#" + k.Code, Title: k.Title, Status: k.Status, Detail: detail, Code: k.Code,
+		Type: problemsPath + "#" + k.Code, Title: k.Title, Status: k.Status, Detail: detail, Code: k.Code,
 		Retryable: k.Retryable, Outcome: k.Outcome, RequestID: requestID,
 	}
 	if p.Outcome == "" {
@@ -70,6 +70,9 @@ func problemOf(err error, requestID string) Problem {
 	}
 	if funds, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok && funds.Transfer != nil {
 		p.Transfer = funds.Transfer.String()
+	}
+	if taken, ok := errors.AsType[*ledger.ReferenceTakenError](err); ok {
+		p.Transfer = taken.Transfer.String()
 	}
 	if dead, ok := errors.AsType[*lock.DeadlockError](err); ok {
 		p.Cycle = dead.Cycle
@@ -84,6 +87,7 @@ func problemOf(err error, requestID string) Problem {
 // problem makes the problem that an error is, of a request with a key or without, and logs one that is unforeseen.
 func (s *Server) problem(ctx context.Context, err error, requestID string, keyed bool, attrs ...any) Problem {
 	p := problemOf(err, requestID)
+	s.metrics.problems.WithLabelValues(p.Code).Inc()
 	if _, raised := errors.AsType[*refusal](err); p.Code == internalError.Code && !raised {
 		attrs = append(attrs, "request_id", requestID, "error", err)
 		if panicked, ok := errors.AsType[*groupcommit.PanicError](err); ok {
@@ -172,6 +176,7 @@ var problems = []struct {
 	{is[*saga.NotFoundError], edge.NotFound, false},
 	{is[*publish.NotFoundError], edge.NotFound, false},
 	{is[*ledger.InsufficientFundsError], kind{Status: http.StatusPaymentRequired, Code: "insufficient_funds", Title: "The account has too little available"}, false},
+	{is[*ledger.ReferenceTakenError], kind{Status: http.StatusConflict, Code: "reference_taken", Title: "Another request has completed with the reference"}, false},
 	{is[*auction.BidTooLowError], kind{Status: http.StatusUnprocessableEntity, Code: "bid_too_low", Title: "The bid is too low"}, false},
 	{is[*auction.CooldownError], kind{Status: http.StatusTooManyRequests, Code: "cooldown", Title: "The account bid a moment ago", Retryable: true}, false},
 	{is[*multidraw.LockHeldError], kind{Status: http.StatusConflict, Code: "lock_held", Title: "The lock key is held", Retryable: true}, false},

@@ -88,7 +88,7 @@ func TestProblemTable(t *testing.T) {
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("secret-inside: %w", c.err), fmt.Errorf("a: %w", fmt.Errorf("secret-inside %w", c.err))} {
 			p := problemOf(err, "id")
-			if p.Status != c.status || p.Code != c.code || p.Retryable != c.retryable || p.Outcome != c.outcome || p.RequestID != "id" || p.Type != "/docs#"+c.code || p.Title == "" || p.Detail == "" {
+			if p.Status != c.status || p.Code != c.code || p.Retryable != c.retryable || p.Outcome != c.outcome || p.RequestID != "id" || p.Type != "/docs/problems#"+c.code || p.Title == "" || p.Detail == "" {
 				t.Errorf("%v: %+v, want %d %s retryable %v %s", err, p, c.status, c.code, c.retryable, c.outcome)
 			}
 			if text := string(mustMarshal(p)); strings.Contains(text, "secret-inside") {

@@ -161,7 +161,8 @@ type publicationView struct {
 	PublishedAt       *timestamp     `json:"published_at"`
 	CreatedAt         timestamp      `json:"created_at"`
 	// A payload may be large; lists and answers to commands are without.
-	Payload storedJSON `json:"payload,omitzero" from:"-"`
+	Payload        storedJSON   `json:"payload,omitzero" from:"-"`
+	CurrentAttempt *attemptView `json:"current_attempt,omitzero" from:"-" doc:"the attempt under way; absent in lists and answers to commands, and while there is none"`
 }
 
 func viewPublication(p *publish.Publication) publicationView {
@@ -176,6 +177,9 @@ func viewPublication(p *publish.Publication) publicationView {
 func viewPublicationDetail(p *publish.Publication) publicationView {
 	v := viewPublication(p)
 	v.Payload = storedJSON(p.Payload)
+	if p.Running != nil {
+		v.CurrentAttempt = new(as[attemptView](*p.Running))
+	}
 	return v
 }
 
@@ -187,6 +191,11 @@ type attemptView struct {
 	Result     *publish.AttemptResult `json:"result" enum:"published,failed,refused,lost" doc:"null while it runs; lost: its claim went stale; refused: its result came after that"`
 	StatusCode *int                   `json:"status_code" doc:"of the target's answer"`
 	Error      *string                `json:"error"`
+
+	HeartbeatAt *timestamp `json:"heartbeat_at" doc:"the worker's last sign of life while it ran; null before the first"`
+	Stage       *string    `json:"stage" doc:"what it was doing then: looking (whether the target has the publication), uploading or publishing"`
+	SentBytes   *int64     `json:"sent_bytes" doc:"how much of the file had been sent then"`
+	TotalBytes  *int64     `json:"total_bytes" doc:"of the file, where its length is known"`
 }
 
 type automationRequest struct {
@@ -349,10 +358,15 @@ type createTargetRequest struct {
 	Kind   string        `json:"kind" enum:"webhook,deviantart"`
 	URL    *string       `json:"url,omitempty" maxLength:"2000" doc:"http or https; where a webhook is posted to; for deviantart, where its API is, https://www.deviantart.com when absent"`
 	Config *targetConfig `json:"config,omitempty"`
+	// A whole attempt's, so that it is no part of one kind's configuration.
+	Timeout *string `json:"timeout,omitempty" doc:"Go duration that a whole attempt may take, uploads included, 1s to 15m; 30s when absent" example:"30s"`
 }
 
+// minConfigTimeout is the least timeout where it is given in the configuration, as it was before it had a place of its own.
+const minConfigTimeout = 100 * time.Millisecond
+
 type targetConfig struct {
-	Timeout *string `json:"timeout,omitempty" doc:"Go duration that the target may take to answer, 100ms to 1m; 10s when absent, for deviantart 1m" example:"10s"`
+	Timeout *string `json:"timeout,omitempty" doc:"another place for the target's timeout, from 100ms" example:"10s"`
 	// What follows is of deviantart alone.
 	ClientID     *string `json:"client_id,omitempty" doc:"deviantart: of the client that the account's owner has authorized"`
 	ClientSecret *string `json:"client_secret,omitempty" doc:"deviantart"`
@@ -373,7 +387,7 @@ func (q *createTargetRequest) op() (publish.Op, error) {
 			c.fail("config's client_id, client_secret and refresh_token are of deviantart alone")
 		}
 	case publish.KindDeviantArt:
-		op.URL, op.Timeout = deviantart.DefaultURL, publish.MaxTimeout
+		op.URL = deviantart.DefaultURL
 		credentials := credentialsRequest{ClientID: config.ClientID, ClientSecret: config.ClientSecret, RefreshToken: config.RefreshToken}
 		if config.ClientID == nil || config.ClientSecret == nil || config.RefreshToken == nil {
 			c.fail("config's client_id, client_secret and refresh_token must be given")
@@ -390,8 +404,13 @@ func (q *createTargetRequest) op() (publish.Op, error) {
 			c.fail("url is not one that can be posted to: %s", err)
 		}
 	}
-	if config.Timeout != nil {
-		op.Timeout = c.span("config's timeout", *config.Timeout, `"10s"`, publish.MinTimeout, publish.MaxTimeout, time.Microsecond)
+	switch {
+	case q.Timeout != nil && config.Timeout != nil:
+		c.fail("timeout must be given once, not in config too")
+	case q.Timeout != nil:
+		op.Timeout = c.span("timeout", *q.Timeout, `"30s"`, publish.MinTimeout, publish.MaxTimeout, time.Microsecond)
+	case config.Timeout != nil:
+		op.Timeout = c.span("config's timeout", *config.Timeout, `"10s"`, minConfigTimeout, publish.MaxTimeout, time.Microsecond)
 	}
 	return op, c.err
 }
@@ -472,17 +491,46 @@ type targetView struct {
 	Pace         paceView             `json:"pace" doc:"how the target is slowed down after it answered 429"`
 	PausedAt     *timestamp           `json:"paused_at" doc:"nothing is claimed while it is not null"`
 	PausedReason *publish.PauseReason `json:"paused_reason" enum:"request,auth_expired" doc:"auth_expired: give the target new credentials"`
+	Health       *targetHealthView    `json:"health,omitzero" from:"-" doc:"how the target fares; absent in the answers of commands"`
 	OverlapUntil *timestamp           `json:"overlap_until" from:"PreviousUntil" doc:"the key before the last rotation signs too until then"`
 	CreatedAt    timestamp            `json:"created_at"`
 }
 
+type targetHealthView struct {
+	State         publish.TargetState `json:"state" enum:"paused,circuit_open,slowed,failing,delivering,idle" doc:"failing: the last attempt failed; idle: nothing was sent yet"`
+	LastSuccessAt *timestamp          `json:"last_success_at" doc:"null where there was none; up to a second older than the last"`
+	LastError     *targetErrorView    `json:"last_error,omitzero" doc:"absent where there was none; up to a second older than the last"`
+}
+
+type targetErrorView struct {
+	At          timestamp     `json:"at"`
+	Cause       publish.Cause `json:"cause" enum:"dns,refused,network,tls,timeout,status,address,other" doc:"address: the address is not one that this server sends to"`
+	StatusCode  *int          `json:"status_code" doc:"of the target's answer; null without one"`
+	Message     string        `json:"message" from:"Error"`
+	Publication uuid.UUID     `json:"publication"`
+}
+
+// viewTarget shows a target with its outcomes.
 func viewTarget(t *publish.Target) targetView {
-	v := as[targetView](t)
-	v.Pace.State = t.Pace.State(time.Now())
+	now := time.Now()
+	v := paced(t, now)
+	v.Health = &targetHealthView{State: t.State(now)}
+	if t.LastDelivery != nil {
+		v.Health.LastSuccessAt = new(timestamp(t.LastDelivery.At))
+	}
+	if t.LastFailure != nil {
+		v.Health.LastError = new(as[targetErrorView](t.LastFailure))
+	}
 	return v
 }
 
-func viewChangedTarget(t *publish.MadeTarget) targetView { return viewTarget(&t.Target) }
+func paced(t *publish.Target, now time.Time) targetView {
+	v := as[targetView](t)
+	v.Pace.State = t.Pace.State(now)
+	return v
+}
+
+func viewChangedTarget(t *publish.MadeTarget) targetView { return paced(&t.Target, time.Now()) }
 
 // madeTargetView is a target with its secret.
 type madeTargetView struct {

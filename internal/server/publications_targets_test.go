@@ -170,3 +170,38 @@ func TestBreakerIsShown(t *testing.T) {
 		return len(r.deliveries()) > 3
 	})
 }
+
+// TestTargetHealth follows what targets say of themselves: nothing yet, a failure and its cause, a delivery, a pause.
+func TestTargetHealth(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.publishing()
+	r := newReceiver(t, func(n int, w http.ResponseWriter) {
+		if n == 1 {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	path := "/v1/targets/" + e.post("/v1/targets", fmt.Sprintf(`{"name":"t","kind":"webhook","url":%q}`, r.URL)).want(http.StatusCreated).str("id")
+	e.get(path).want(http.StatusOK).equal(`{"health.state":"idle","health.last_success_at":null}`)
+	failed := e.publication("t", `,"payload":1`+longAgo)
+	e.becomes(failed, "failed")
+	e.get(path).want(http.StatusOK).equal(fmt.Sprintf(
+		`{"health.state":"failing","health.last_success_at":null,"health.last_error.cause":"status","health.last_error.status_code":404,
+			"health.last_error.message":"the target answered 404","health.last_error.publication":%q}`,
+		strings.TrimPrefix(failed, "/v1/publications/")))
+	e.becomes(e.publication("t", `,"payload":2`+longAgo), "published")
+	e.get(path).want(http.StatusOK).equal(`{"health.state":"delivering","health.last_error.cause":"status"}`).times("health.last_success_at", "health.last_error.at")
+	// An older server's commands know nothing of it, and neither do the answers of ours.
+	if paused := e.post(path+"/pause", ``).want(http.StatusOK); strings.Contains(string(paused.body), "health") {
+		t.Errorf("a command's answer tells of outcomes: %s", paused.body)
+	}
+	e.get(path).want(http.StatusOK).equal(`{"health.state":"paused","paused_reason":"request"}`)
+	if listed := fmt.Sprint(e.get("/v1/targets").want(http.StatusOK).at("items")); !strings.Contains(listed, "state:paused") {
+		t.Errorf("the list has %s", listed)
+	}
+
+	// Nobody listens there.
+	gone := "/v1/targets/" + e.post("/v1/targets", fmt.Sprintf(`{"name":"gone","kind":"webhook","url":%q}`, "http://127.0.0.1:9/")).want(http.StatusCreated).str("id")
+	e.becomes(e.publication("gone", `,"payload":3`+longAgo), "failed")
+	e.get(gone).want(http.StatusOK).equal(`{"health.state":"failing","health.last_error.cause":"refused","health.last_error.status_code":null}`)
+}

@@ -116,10 +116,10 @@ func TestPublication(t *testing.T) {
 	must(t, verifier.Verify(got[0].body, h))
 	attempts := e.get(path + "/attempts").want(http.StatusOK)
 	if body := string(attempts.body); len(attempts.items()) != 1 || !strings.Contains(body, `{"version":1,"lock_id":"`) ||
-		!strings.Contains(body, `"result":"published","status_code":200,"error":null}],"next":null}`) {
+		!strings.Contains(body, `"result":"published","status_code":200,"error":null,"heartbeat_at":null,"stage":null,"sent_bytes":null,"total_bytes":null}],"next":null}`) {
 		t.Errorf("%s", body)
 	}
-	attempts.exactly(attempts.items()[0], "version", "lock_id", "started_at", "ended_at", "result", "status_code", "error")
+	attempts.exactly(attempts.items()[0], "version", "lock_id", "started_at", "ended_at", "result", "status_code", "error", "heartbeat_at", "stage", "sent_bytes", "total_bytes")
 	for _, verb := range []string{"publish", "cancel", "retry"} {
 		e.post(path+"/"+verb, ``).problem(http.StatusConflict, "bad_transition")
 	}
@@ -237,7 +237,7 @@ func TestPublicationLimits(t *testing.T) {
 	}
 	for _, rest := range []string{
 		`"kind":"deviantart"`, `"kind":"mail","url":"http://example.com"`, `"kind":"webhook"`, `"kind":"webhook","url":null`, `"url":"http://example.com"`,
-		`"kind":"webhook","url":"http://example.com","config":{"timeout":"61s"}`, `"kind":"webhook","url":"http://example.com","config":{"timeout":"1"}`,
+		`"kind":"webhook","url":"http://example.com","config":{"timeout":"901s"}`, `"kind":"webhook","url":"http://example.com","timeout":"5s","config":{"timeout":"5s"}`, `"kind":"webhook","url":"http://example.com","config":{"timeout":"1"}`,
 		`"kind":"webhook","url":"http://example.com","config":{"x":1}`, `"kind":"webhook","url":"http://example.com","config":{"refresh_token":"x"}`,
 		`"kind":"deviantart","config":{"client_id":"1","client_secret":"s"}`, `"kind":"deviantart","config":{"client_id":"","client_secret":"s","refresh_token":"r"}`,
 		`"kind":"deviantart","url":"ftp://a","config":{"client_id":"1","client_secret":"s","refresh_token":"r"}`, `"kind":"webhook","url":"http://example.com","config":[]`,
@@ -245,6 +245,10 @@ func TestPublicationLimits(t *testing.T) {
 		bad("/v1/targets", `{"name":"n",`+rest+`}`)
 	}
 	e.post("/v1/targets", `{"name":"n","kind":"webhook","url":"http://example.com","config":{"timeout":"1m"}}`).want(http.StatusCreated).equal(`{"timeout":"1m0s"}`)
+	e.post("/v1/targets", `{"name":"n15","kind":"webhook","url":"http://example.com","timeout":"15m"}`).want(http.StatusCreated).equal(`{"timeout":"15m0s"}`)
+	for _, kind := range []string{`"webhook"`, `"deviantart","config":{"client_id":"1","client_secret":"s","refresh_token":"r"}`} {
+		e.post("/v1/targets", fmt.Sprintf(`{"name":%q,"url":"http://example.com","kind":%s}`, "default of "+kind[:5], kind)).want(http.StatusCreated).equal(`{"timeout":"30s"}`)
+	}
 	for _, members := range []string{
 		``, `,"payload":1,"jitter":"301s"`, `,"payload":1,"jitter":"-1s"`, `,"payload":1,"jitter":30`, `,"payload":1,"jitter":"30"`, `,"payload":1,"jitter":"1ns"`,
 		`,"payload":1,"publish_at":"tomorrow"`, `,"payload":1,"publish_at":""`, `,"payload":1,"publish_at":5`, `,"payload":1,"publish_at":"2030-01-01"`,

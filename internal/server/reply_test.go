@@ -154,7 +154,7 @@ func (r *reply) checkProblem() {
 	if !regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`).MatchString(code) {
 		r.t.Errorf("%s: code %q", r.what, code)
 	}
-	if r.str("type") != "/docs#"+code || r.str("title") == "" || r.str("detail") == "" || r.num("status") != int64(r.status) {
+	if r.str("type") != "/docs/problems#"+code || r.str("title") == "" || r.str("detail") == "" || r.num("status") != int64(r.status) {
 		r.t.Errorf("%s: incomplete problem %s", r.what, r.body)
 	}
 	if _, ok := r.decoded["retryable"].(bool); !ok {

@@ -33,6 +33,8 @@ type operation struct {
 	tag      string
 	// accepted says that 202 answers with the same document, where the effect goes on after the answer.
 	accepted bool
+	// repeats says that 200 answers with the same document, where an earlier request had the effect.
+	repeats bool
 }
 
 // parameter is one of a route's query parameters.
@@ -122,6 +124,7 @@ func (s *Server) routes() []route {
 		{"live", liveRoutes(s.live)},
 		{"administration", s.keyRoutes()},
 		{"administration", s.adminRoutes()},
+		{"administration", s.chartRoutes()},
 		{"public pages", s.publicRoutes()},
 		{"operation", s.systemRoutes()},
 	} {

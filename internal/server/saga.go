@@ -20,25 +20,37 @@ type sagaStepView struct {
 	Reason string          `json:"reason" doc:"of a refusal, else empty"`
 	Result string          `json:"result" doc:"what the step made, such as the id of a transfer, else empty"`
 	Undone string          `json:"undone" doc:"what its compensation made, else empty"`
+	// The log of older versions has neither.
+	Attempts int    `json:"attempts" doc:"how often it, or its compensation, was tried; an attempt whose process died may be missing"`
+	Error    string `json:"error" doc:"of the last attempt, empty where that did not fail"`
+}
+
+// sagaTransferView is the movement of money that a saga is about.
+type sagaTransferView struct {
+	From     crossEndView `json:"from"`
+	To       crossEndView `json:"to"`
+	Amount   int64        `json:"amount" doc:"minor units"`
+	Currency string       `json:"currency"`
 }
 
 type sagaView struct {
-	ID         uuid.UUID      `json:"id"`
-	Name       string         `json:"name" doc:"of its definition" example:"cross-transfer"`
-	Protocol   saga.Protocol  `json:"protocol" enum:"saga,twophase"`
-	Status     saga.Status    `json:"status" enum:"pending,completed,failed,compensated"`
-	Reason     string         `json:"reason" doc:"of a failure or compensation, else empty"`
-	Steps      []sagaStepView `json:"steps"`
-	InDoubt    bool           `json:"in_doubt" from:"-" doc:"whether it is decided to commit, and not yet known to be committed everywhere"`
-	Cancelled  bool           `json:"cancelled" doc:"whether an operator has given it up"`
-	Stuck      bool           `json:"stuck" from:"-" doc:"whether it fails to get on; it is tried further"`
-	Attempts   int            `json:"attempts" doc:"how many in a row failed to get on"`
-	LastError  string         `json:"last_error" doc:"of the last of them; one that has failed, or was compensated, always has one; else empty"`
-	Term       int64          `json:"term" doc:"grows with each process that takes it over"`
-	NextAt     *timestamp     `json:"next_at" from:"-" doc:"when it is tried next; null while it runs, and when it has ended"`
-	DeadlineAt *timestamp     `json:"deadline_at" doc:"when what is not done is given up"`
-	CreatedAt  timestamp      `json:"created_at"`
-	EndedAt    *timestamp     `json:"ended_at"`
+	ID         uuid.UUID         `json:"id"`
+	Name       string            `json:"name" doc:"of its definition" example:"cross-transfer"`
+	Protocol   saga.Protocol     `json:"protocol" enum:"saga,twophase"`
+	Status     saga.Status       `json:"status" enum:"pending,completed,failed,compensated"`
+	Reason     string            `json:"reason" doc:"of a failure or compensation, else empty"`
+	Steps      []sagaStepView    `json:"steps"`
+	Transfer   *sagaTransferView `json:"transfer,omitzero" from:"-" doc:"the money that it moves; absent for an operation of another kind"`
+	InDoubt    bool              `json:"in_doubt" from:"-" doc:"whether it is decided to commit, and not yet known to be committed everywhere"`
+	Cancelled  bool              `json:"cancelled" doc:"whether an operator has given it up"`
+	Stuck      bool              `json:"stuck" from:"-" doc:"whether it fails to get on; it is tried further"`
+	Attempts   int               `json:"attempts" doc:"how many in a row failed to get on"`
+	LastError  string            `json:"last_error" doc:"of the last of them; one that has failed, or was compensated, always has one; else empty"`
+	Term       int64             `json:"term" doc:"grows with each process that takes it over"`
+	NextAt     *timestamp        `json:"next_at" from:"-" doc:"when it is tried next; null while it runs, and when it has ended"`
+	DeadlineAt *timestamp        `json:"deadline_at" doc:"when what is not done is given up"`
+	CreatedAt  timestamp         `json:"created_at"`
+	EndedAt    *timestamp        `json:"ended_at"`
 }
 
 func viewSaga(s *saga.Saga) sagaView {
@@ -46,6 +58,9 @@ func viewSaga(s *saga.Saga) sagaView {
 	v.InDoubt, v.Stuck = s.InDoubt(), s.Stuck()
 	if s.Status == saga.Pending && s.Parked() {
 		v.NextAt = new(timestamp(s.NextAt))
+	}
+	if in, err := cross.ParseInput(s); err == nil && s.Name == cross.Definition {
+		v.Transfer = new(as[sagaTransferView](in))
 	}
 	return v
 }
@@ -58,7 +73,7 @@ type doubtView struct {
 	PreparedAt timestamp `json:"prepared_at"`
 	AgeMS      int64     `json:"age_ms" doc:"by the clock of its database"`
 	Verdict    string    `json:"verdict" enum:"running,commit,rollback,in_doubt" doc:"running: its saga is at work on it; in_doubt: nobody may end it yet, see reason; else what the resolver is about to do"`
-	Reason     string    `json:"reason" enum:",log_disowned,log_unproven,too_young,participant_unreachable,sibling_committed" doc:"why it is in doubt, or is committed without the log's word, else empty"`
+	Reason     string    `json:"reason" enum:",log_disowned,log_unproven,history_lost,too_young,participant_unreachable,sibling_committed" doc:"why it is in doubt, or is committed without the log's word, else empty"`
 }
 
 type adoptionView struct {
@@ -249,11 +264,22 @@ func (s *Server) crossRoutes() []route {
 				execute: s.Cross.Create, account: (*crossTransferRequest).account, op: plain((*crossTransferRequest).op),
 			}),
 		stuckToo(listRoute("/v1/cross-transfers", accessStaff, "List transfers between ledgers, oldest first", oldestFirst(), s.crossTransfers, viewCross, numberOfSaga)),
-		readRoute("/v1/cross-transfers/{id}", accessStaff, "Read a transfer between ledgers", with(pathID("transfer between ledgers"), s.Cross.Transfer), viewCross),
+		readRoute("/v1/cross-transfers/{id}", accessUser, "Read a transfer between ledgers", owned("transfer between ledgers", s.Cross.Transfer, localParties), viewCross),
 		act("retry", "Let a pending transfer be tried at once", saga.Retry),
 		act("compensate", "Give a pending transfer up: legs that are not done are cancelled, those that are done are undone", saga.Compensate),
 		s.crossLegRoute(),
 	}
+}
+
+// localParties are the accounts of this server's own ledger that a transfer is from or to.
+func localParties(t *saga.Saga) (accounts []string) {
+	v := viewCross(t)
+	for _, end := range []crossEndView{v.From, v.To} {
+		if end.Ledger == cross.Local {
+			accounts = append(accounts, end.Account)
+		}
+	}
+	return accounts
 }
 
 func (s *Server) crossTransfers(r *http.Request, after int64, limit int) ([]*saga.Saga, error) {

@@ -11,11 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/leanhttp"
+	"github.com/fairlead-dev/fairlead/internal/recent"
 	"github.com/fairlead-dev/fairlead/internal/server/live"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -71,10 +74,14 @@ type Options struct {
 	// MaxConnections bounds the open connections; 0: as many as leave room in the process's descriptors.
 	MaxConnections int
 	// Ready returns nil when commands can be served.
-	Ready    func(context.Context) error
-	Registry *prometheus.Registry
-	Logger   *slog.Logger
-	Version  string
+	Ready func(context.Context) error
+	// Acknowledge is called before a client is told of a success, with what its record is stored under; it may be nil.
+	Acknowledge func(key idempotency.ID, execution uuid.UUID)
+	Registry    *prometheus.Registry
+	// Recent keeps what was measured over the last hour; nil: nothing is.
+	Recent  *recent.Hour
+	Logger  *slog.Logger
+	Version string
 	// Trace is called for each request; it may be nil.
 	Trace Trace
 	// Scratch is the directory for files that keep large answers while the server runs; empty: the system's for temporary
@@ -112,6 +119,9 @@ func New(o Options) (*Server, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
+	if o.Recent == nil {
+		o.Recent = recent.New(time.Now())
+	}
 	s := &Server{Options: o, metrics: newHTTPMetrics(o.Registry), pages: newShelf[[]byte](publicEntries, publicBytes, nil)}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.archive = newArchive(o.Scratch, s.metrics)
@@ -139,6 +149,12 @@ func (s *Server) dismiss(ctx context.Context, cut func()) error {
 	cut()
 	time.Sleep(dismissPause)
 	return err
+}
+
+// Forget drops the answers that are kept for those who ask again, because they may show what the database has lost.
+func (s *Server) Forget() {
+	s.archive.forget()
+	s.pages.clear()
 }
 
 // Handler returns the whole edge as one handler.

@@ -56,6 +56,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	}
 	if v.Reason != "" {
 		v.Status, status = "unavailable", http.StatusServiceUnavailable
+		s.metrics.unready.WithLabelValues(string(v.Reason)).Inc()
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -73,13 +74,18 @@ var (
 	docsPage []byte
 	//go:embed docs/docs.js
 	docsScript []byte
+	//go:embed docs/docs.css
+	docsStyle []byte
 )
 
 // docsAssets are the page, under no name, and what it loads, unpacked and packed once and for all.
 //
 //nolint:gochecknoglobals // What is embedded is the same for all, and never changes.
 var docsAssets = sync.OnceValue(func() map[string]*console.Asset {
-	all := map[string]*console.Asset{"": console.NewAsset("docs.html", docsPage), "docs.js": console.NewAsset("docs.js", docsScript)}
+	all := map[string]*console.Asset{
+		"": console.NewAsset("docs.html", docsPage), "docs.js": console.NewAsset("docs.js", docsScript), "docs.css": console.NewAsset("docs.css", docsStyle),
+		"problems": console.NewAsset("problems.html", problemsPage()),
+	}
 	for _, name := range []string{"swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png"} {
 		body, err := unpacked(name)
 		if err != nil {

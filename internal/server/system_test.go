@@ -78,7 +78,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]float64{
-		"draw_triggered_total": 1, "draw_success_total": 1, "draw_failure_total": 0, "draw_retries_total": 0, "draw_duration_seconds_count": 1,
+		"draw_triggered_total": 1, "draw_success_total": 1, `draw_failure_total{error_type="other"}`: 0, "draw_retries_total": 0, "draw_duration_seconds_count": 1,
 		"state_machine_conflicts_total": 2, "oversold_campaigns": 0, "draws_stuck": 0, "commands_total": 6, "advisory_lock_wait_seconds_count": 6,
 	} {
 		if got := e.metric("fairlead_lottery_" + name); got != want {

@@ -110,6 +110,9 @@ func (q *transferRequest) appendJSON(b []byte) []byte {
 	if q.Memo != "" {
 		b = appendString(append(b, `,"memo":`...), q.Memo)
 	}
+	if q.Reference != nil {
+		b = appendString(append(b, `,"reference":`...), *q.Reference)
+	}
 	return append(b, '}')
 }
 
@@ -124,6 +127,14 @@ func (v transferView) appendJSON(b []byte) []byte {
 	b = appendString(append(b, `,"reason":`...), v.Reason)
 	b = appendString(append(b, `,"memo":`...), v.Memo)
 	b = appendTime(append(b, `,"created_at":`...), v.CreatedAt)
+	if b = append(b, `,"completed_at":`...); v.CompletedAt == nil {
+		b = append(b, `null`...)
+	} else {
+		b = appendTime(b, *v.CompletedAt)
+	}
+	if v.Reference != "" {
+		b = appendString(append(b, `,"reference":`...), v.Reference)
+	}
 	return append(b, '}')
 }
 

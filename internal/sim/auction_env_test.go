@@ -155,8 +155,8 @@ func (b *bidding) finish(t *testing.T, limit time.Duration) *replay.Outcome {
 			t.Errorf("%s: subscriber %d has %d events, the first %d", b.name, i+1, len(other), len(events))
 		}
 		for n := range min(len(events), len(other)) {
-			if fmt.Sprintf("%+v", plain(events[n])) != fmt.Sprintf("%+v", plain(other[n])) {
-				t.Fatalf("%s: event %d is %+v for one subscriber, %+v for another", b.name, n+1, plain(events[n]), plain(other[n]))
+			if err := replay.Compare("event", events[n], other[n]); err != nil {
+				t.Fatalf("%s: subscriber %d was given another event %d: %v", b.name, i+1, n+1, err)
 			}
 		}
 	}
@@ -257,24 +257,6 @@ func collect[T, U any](items iter.Seq2[T, error], as func(T) U) (all []U, err er
 		all = append(all, as(item))
 	}
 	return all, nil
-}
-
-// plain is an event by its content.
-func plain(e replay.Event) []any {
-	all := []any{e.Topic, e.Seq, e.Type, e.At, len(e.Rounds)}
-	switch {
-	case e.Bid != nil:
-		all = append(all, *e.Bid)
-	case e.Extension != nil:
-		all = append(all, *e.Extension)
-	case e.Close != nil:
-		all = append(all, *e.Close)
-	case e.Opening != nil:
-		all = append(all, *e.Opening)
-	case e.Carry != nil:
-		all = append(all, *e.Carry)
-	}
-	return all
 }
 
 func (b *bidding) replay(t *testing.T, events []replay.Event) *replay.Outcome {

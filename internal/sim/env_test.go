@@ -60,7 +60,12 @@ func tempDir(t *testing.T) string {
 // deadlocks.
 func newServer(t *testing.T, database string, args ...string) *sim.Server {
 	t.Helper()
-	server := sim.NewServer(sim.ServerOptions{Binary: binary(t), DataDir: tempDir(t), DatabaseURL: database, Args: args})
+	return newServerOf(t, binary(t), database, args...)
+}
+
+func newServerOf(t *testing.T, binary, database string, args ...string) *sim.Server {
+	t.Helper()
+	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
 	_, err := server.Start(testwait.Context(t, patience))
 	if err != nil && strings.Contains(server.Log(), localpg.ErrNoBinaries.Error()) {
@@ -132,7 +137,7 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 		}
 	}
 	log := server.Log()
-	for _, bad := range []string{"DATA RACE", "panic:", "panicked", "40P01"} {
+	for _, bad := range []string{"DATA RACE", "panic:", "panicked", "40P01", "history lost"} {
 		if at := strings.Index(log, bad); at >= 0 {
 			t.Errorf("server log has %q: %s", bad, log[at:min(len(log), at+4000)])
 		}
@@ -152,8 +157,12 @@ func newDatabase(t *testing.T) string {
 // databaseOf is the URL of a server's private PostgreSQL.
 func databaseOf(t *testing.T, server *sim.Server) string {
 	t.Helper()
-	database, err := localpg.URLOf(server.DataDir())
-	testwait.Must(t, err)
+	var database string
+	testwait.Eventually(t, patience, "PostgreSQL", func() (up bool) { // It may have just died, with its last answers under way.
+		var err error
+		database, err = localpg.URLOf(server.DataDir())
+		return err == nil
+	})
 	return database
 }
 

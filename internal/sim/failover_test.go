@@ -100,6 +100,11 @@ func startCluster(t *testing.T) *cluster {
 		_ = script.Process.Signal(syscall.SIGTERM)
 		<-ended
 		_ = log.Close()
+		for _, node := range c.nodes {
+			if said, _ := os.ReadFile(filepath.Join(c.dir, node, "patroni.log")); t.Failed() {
+				t.Logf("the end of what Patroni said on %s: %s", node, said[max(len(said)-50_000, 0):])
+			}
+		}
 	})
 	testwait.Eventually(t, healLimit, "a cluster", func() bool {
 		select {
@@ -162,10 +167,16 @@ func (c *cluster) call(ctx context.Context, method, node, path, body string) ([]
 // heal waits until the cluster is whole: a leader, a synchronous standby, and all of them on one timeline.
 func (c *cluster) heal(t *testing.T) (leader string) {
 	t.Helper()
+	var members []member
+	defer func() {
+		if t.Failed() {
+			t.Logf("the cluster: %+v", members)
+		}
+	}()
 	testwait.Eventually(t, healLimit, "a whole cluster", func() bool {
 		leader = ""
 		synchronous := false
-		members := c.members(t.Context())
+		members = c.members(t.Context())
 		for _, m := range members {
 			if (m.State != "running" && m.State != "streaming") || m.Timeline != members[0].Timeline {
 				return false

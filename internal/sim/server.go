@@ -165,6 +165,9 @@ func (s *Server) Running() bool {
 	}
 }
 
+// Replace makes the next process run another binary.
+func (s *Server) Replace(binary string) { s.opts.Binary = binary }
+
 // Signal sends a signal to the process.
 func (s *Server) Signal(sig syscall.Signal) error {
 	if !s.Running() {

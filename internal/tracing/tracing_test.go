@@ -50,6 +50,7 @@ func TestParseEndpoint(t *testing.T) {
 // heard is an observer of lanes that counts.
 type heard struct{ calls atomic.Int64 }
 
+func (h *heard) Made(func() groupcommit.Load)      {}
 func (h *heard) Taken(int, int, time.Duration)     { h.calls.Add(1) }
 func (h *heard) Flushed(int, time.Duration, error) { h.calls.Add(1) }
 func (h *heard) Bisected(int)                      { h.calls.Add(1) }

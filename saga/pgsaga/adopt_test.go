@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
@@ -54,7 +55,7 @@ func (h *twoDatabases) restored(t *testing.T) (production, restored *pgxpool.Poo
 	if err := first.Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	restored = poolOf(t, copyOf(t, pg).URL())
+	restored = poolOf(t, pgtest.CopyOf(t, pg).URL())
 	coordinator, err := pgsaga.NewLog(production, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestLateResolver(t *testing.T) {
 	if err := old.Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	copied := h.idle(t, poolOf(t, copyOf(t, pg).URL()), nil)
+	copied := h.idle(t, poolOf(t, pgtest.CopyOf(t, pg).URL()), nil)
 	coordinator, err := pgsaga.NewLog(production, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -297,8 +298,8 @@ func TestStoppedCopy(t *testing.T) {
 	if err := h.idle(t, production, nil).Resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	copied := poolOf(t, copyOf(t, pg).URL())
-	restart(t, pg)
+	copied := poolOf(t, pgtest.CopyOf(t, pg).URL())
+	pgtest.Restart(t, pg)
 	twins := []*saga.Service{h.idle(t, production, nil), h.idle(t, copied, nil)}
 	coordinator, err := pgsaga.NewLog(copied, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +62,7 @@ func TestCopyBesideProduction(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-entered
-	copied := poolOf(t, copyOf(t, pg).URL())
+	copied := poolOf(t, pgtest.CopyOf(t, pg).URL())
 	impostor := newProcess(t, copied, options(copied, effect))
 	// In the copy, the lease runs out that production renews.
 	testwait.Eventually(t, patience, "the copy tries its hand at the saga", func() bool {
@@ -133,7 +132,7 @@ func TestRunFromBeforeARestart(t *testing.T) {
 	}
 	<-decided
 	before := [2]uuid.UUID{h.fence(t, 0, s.Coordinator).Incarnation, h.fence(t, 1, s.Coordinator).Incarnation}
-	restart(t, pg)
+	pgtest.Restart(t, pg)
 	testwait.Eventually(t, patience, "another incarnation has both fences", func() bool {
 		return h.fence(t, 0, s.Coordinator).Incarnation != before[0] && h.fence(t, 1, s.Coordinator).Incarnation != before[1]
 	})
@@ -159,24 +158,5 @@ func restartWithoutTwoPhase(t *testing.T, pg *localpg.Instance) {
 		t.Fatal(err)
 	}
 	_ = conn.Close(t.Context())
-	restart(t, pg)
-}
-
-// restart kills a server, which is started again by itself.
-func restart(t *testing.T, pg *localpg.Instance) {
-	t.Helper()
-	restarts := pg.Restarts()
-	if err := syscall.Kill(pg.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	testwait.Eventually(t, patience, "the restart", func() bool {
-		if pg.Restarts() == restarts {
-			return false
-		}
-		conn, err := pgx.Connect(t.Context(), pg.URL())
-		if err == nil {
-			_ = conn.Close(t.Context())
-		}
-		return err == nil
-	})
+	pgtest.Restart(t, pg)
 }

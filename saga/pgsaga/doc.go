@@ -23,6 +23,11 @@
 // told apart by the fences that participants keep, see [Database.EndPrepared]. Only the role that prepared a transaction, or a superuser, may end it, and only in its own database: give all
 // processes of a coordinator the same role.
 //
+// # Behind a connection pooler
+//
+// Steps are transactions, and may go through a pooler that assigns connections by transaction. Two-phase commits must not:
+// [Database.EndPrepared] holds a lock of its session over several statements. Give such databases a direct address.
+//
 // # What it does not promise
 //
 //   - A database that loses acknowledged commits, by asynchronous replication or from a backup, loses marks and prepared

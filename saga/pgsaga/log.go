@@ -118,8 +118,15 @@ const (
 				AND ($7::bigint = 0 OR decided = $7 OR $7 < term OR NOT cancelled)
 			RETURNING cancelled`
 	stateOfSaga = `SELECT term, version, cancelled FROM @sagas WHERE id = $1`
-	dueSagas    = `SELECT id FROM @sagas WHERE status = 'pending' AND next_at <= clock_timestamp() AND lease_expires_at <= clock_timestamp()
-			AND name = ANY ($2) ORDER BY next_at LIMIT $1`
+	// aheadSaga is true of a row that a clock wrote which was ahead: it was changed later than now, or its lease is longer than any.
+	aheadSaga = `(updated_at > clock_timestamp() OR lease_expires_at > clock_timestamp() + $2::bigint * interval '1 microsecond')`
+	dueSagas  = `SELECT id, ` + aheadSaga + ` FROM @sagas WHERE status = 'pending' AND name = ANY ($3)
+			AND (next_at <= clock_timestamp() AND lease_expires_at <= clock_timestamp() OR ` + aheadSaga + `) ORDER BY next_at LIMIT $1`
+	// What lasts from then lasts as long from now. A run that is alive renews its lease before it ends.
+	rightSagas = `UPDATE @sagas SET updated_at = least(updated_at, clock_timestamp()),
+				next_at = CASE WHEN updated_at > clock_timestamp() THEN least(next_at, clock_timestamp() + (next_at - updated_at)) ELSE next_at END,
+				lease_expires_at = least(lease_expires_at, clock_timestamp() + $2::bigint * interval '1 microsecond')
+			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1) AND status = 'pending' AND ` + aheadSaga + ` FOR NO KEY UPDATE SKIP LOCKED)`
 	takeSagas = `UPDATE @sagas SET owner = $1, term = term + 1, version = version + 1, lease_expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
 			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($3) AND status = 'pending' AND next_at <= clock_timestamp()
 				AND lease_expires_at <= clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
@@ -269,7 +276,19 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 func (l *Log) Claim(ctx context.Context, owner uuid.UUID, names []string, ttl time.Duration, limit int) (claimed []*saga.Saga, err error) {
 	err = l.upkeep(ctx, "saga.claim", func(ctx context.Context, tx pgx.Tx) error {
 		claimed = nil
-		ids, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], l.schema.in(dueSagas), limit, names)
+		var ids, ahead []uuid.UUID
+		_, err := pgkit.Rows(ctx, tx, func(row pgx.CollectableRow) (id uuid.UUID, err error) {
+			var late bool
+			if err = row.Scan(&id, &late); late {
+				ahead = append(ahead, id)
+			} else {
+				ids = append(ids, id)
+			}
+			return id, err
+		}, l.schema.in(dueSagas), limit, ttl.Microseconds(), names)
+		if err == nil && len(ahead) > 0 {
+			_, err = tx.Exec(ctx, l.schema.in(rightSagas), ahead, ttl.Microseconds())
+		}
 		if err != nil || len(ids) == 0 {
 			return err
 		}

@@ -81,7 +81,7 @@ func lostDecision(t *testing.T, cancelled bool) {
 }
 
 // TestLostIntent has a log that lost all it knew of transactions: their branches are not ended until they are old enough and
-// all participants have been asked, and then as their siblings were.
+// all participants have been asked, and then as their siblings were; nor while a database is known to have lost commits.
 func TestLostIntent(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)
@@ -100,10 +100,12 @@ func TestLostIntent(t *testing.T) {
 	}
 	away := poolOf(t, pgtest.NewDatabase(t, install))
 	away.Close()
+	var halted func() error
 	look := func(age time.Duration, left int, reason string, more map[string]saga.Participant) {
 		t.Helper()
 		o := h.options(nil)
 		o.Coordinator, o.DoubtAge, o.Home = coordinator, age, "here"
+		o.Halted = halted
 		maps.Copy(o.Participants, more)
 		s := saga.NewService(log, o)
 		defer func() { _ = s.Close(context.Background()) }()
@@ -126,6 +128,9 @@ func TestLostIntent(t *testing.T) {
 	look(0, 2, saga.ReasonYoung, nil)
 	look(time.Microsecond, 2, saga.ReasonNotAsked, map[string]saga.Participant{"away": pgsaga.NewDatabase(away, pgsaga.Options{Schema: testSchema})})
 	look(time.Microsecond, 2, saga.ReasonNotAsked, map[string]saga.Participant{"mute": mute{h.parts[0]}})
+	halted = func() error { return saga.ErrHistoryLost }
+	look(time.Microsecond, 2, saga.ReasonHistory, nil)
+	halted = nil
 	look(time.Microsecond, 0, "", nil)
 	if here, there := effects(t, h.pools[0], "saga = $1", half), effects(t, h.pools[1], "true"); len(here) != 1 || len(there) != 1 {
 		t.Errorf("effects: %v here, %v there", here, there)

@@ -1,4 +1,5 @@
-// Command document prints the OpenAPI document that docs/openapi.json is the copy of. scripts/generate.sh runs it.
+// Command document prints a document that is made from the server's code: openapi, for docs/openapi.json, or problems, for
+// docs/problems.md. scripts/generate.sh runs it.
 package main
 
 import (
@@ -9,7 +10,16 @@ import (
 )
 
 func main() {
-	document, err := server.Document(server.ContractVersion)
+	var document []byte
+	var err error
+	switch name := os.Args[len(os.Args)-1]; name {
+	case "openapi":
+		document, err = server.Document(server.ContractVersion)
+	case "problems":
+		document = server.ProblemsDocument()
+	default:
+		err = fmt.Errorf("there is no document %q", name)
+	}
 	if err == nil {
 		_, err = os.Stdout.Write(document)
 	}

@@ -266,6 +266,14 @@ func (c *Accounts) Forget(ids []string) {
 	}
 }
 
+func (c *Accounts) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.accounts {
+		e.known = false
+	}
+}
+
 // BackOff makes the next transactions read under locks.
 func (c *Accounts) BackOff() {
 	c.mu.Lock()

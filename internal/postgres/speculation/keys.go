@@ -49,3 +49,9 @@ func (r *Keys) Note(fresh []idempotency.Record) {
 		r.new[binary.LittleEndian.Uint64(fresh[i].ID[:])] = struct{}{}
 	}
 }
+
+func (r *Keys) forgetAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.new, r.prev = map[uint64]struct{}{}, nil
+}

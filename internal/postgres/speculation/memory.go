@@ -207,6 +207,15 @@ func (m *Memory) Ended(t *Entry, known *Known, committed, stale bool) {
 	t.backoff, t.streak = t.length, 0
 }
 
+// Forget drops what is remembered and not being worked on.
+func (m *Memory) Forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.entries {
+		t.known = nil
+	}
+}
+
 // End is when the open round ends; the zero time where there is none.
 func (k *Known) End() (at time.Time) {
 	if r := k.Auction.Open(); r != nil {

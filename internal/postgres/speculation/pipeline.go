@@ -30,6 +30,8 @@ type Pipeline struct {
 	Config     *pgx.ConnConfig
 	Presence   *pgkit.Presence
 	Statements []string // all that can be sent
+	// Met is called with a new connection before it is used; it may be nil.
+	Met func(ctx context.Context, conn *pgx.Conn) error
 
 	mu      sync.Mutex // held while a transaction is made and sent, which keeps their order
 	link    *link
@@ -147,9 +149,15 @@ func (p *Pipeline) connected(ctx context.Context) error {
 func (p *Pipeline) connect(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := pgconn.ConnectConfig(ctx, &p.Config.Config)
+	connected, err := pgx.ConnectConfig(ctx, p.Config.Copy())
 	if err != nil {
 		return nil, err
+	}
+	conn := connected.PgConn()
+	if p.Met != nil {
+		if err := p.Met(ctx, connected); err != nil {
+			return nil, errors.Join(err, conn.Close(ctx))
+		}
 	}
 	l := &link{statements: make(map[string]*pgconn.StatementDescription, len(p.Statements))}
 	for i, sql := range append([]string{waitLess}, p.Statements...) {

@@ -39,6 +39,8 @@ type Options struct {
 	Blocked func(accounts []string) bool
 	// Read reads accounts without locks. It leaves out those that do not exist.
 	Read func(ctx context.Context, ids []string) ([]ledger.Account, error)
+	// Met is called with each new connection of a pipeline before it is used; it may be nil.
+	Met func(ctx context.Context, conn *pgx.Conn) error
 }
 
 // Speculator runs speculative transactions on one database. It is safe for concurrent use.
@@ -61,8 +63,14 @@ func New(o Options) *Speculator {
 // Grow adds pipelines until there are n. Nothing may be under way.
 func (s *Speculator) Grow(n int) {
 	for len(s.pipelines) < n {
-		s.pipelines = append(s.pipelines, &Pipeline{Config: s.o.Config, Presence: s.o.Presence, Statements: s.o.Statements})
+		s.pipelines = append(s.pipelines, &Pipeline{Config: s.o.Config, Presence: s.o.Presence, Statements: s.o.Statements, Met: s.o.Met})
 	}
+}
+
+// Forget drops all that is remembered of accounts and keys.
+func (s *Speculator) Forget() {
+	s.Accounts.forgetAll()
+	s.Keys.forgetAll()
 }
 
 // Close closes the pipelines.
@@ -132,7 +140,7 @@ const (
 	forgotten = "forgotten" // an account was forgotten meanwhile
 	noRead    = "read"      // accounts could not be read
 	repeat    = "repeat"    // a key was used lately
-	keyKnown  = "key_known" // a key has a record, which this process did not know of
+	keyKnown  = "key_known" // a key has a record, or a reference is taken, which this process did not know of
 )
 
 // Reason names why a speculative transaction did not commit.
@@ -158,10 +166,11 @@ func Reason(err error) string {
 	return cmp.Or(code, "other")
 }
 
-// isKeyKnown reports whether an idempotency key was stored that has a record already: a client has sent a request again.
+// isKeyKnown reports whether an idempotency key was stored that has a record already, or a reference: a client has sent a request
+// again.
 func isKeyKnown(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == pgkit.UniqueViolation && pgErr.TableName == "idempotency_keys"
+	return ok && pgErr.Code == pgkit.UniqueViolation && (pgErr.TableName == "idempotency_keys" || pgErr.TableName == "transfer_references")
 }
 
 // AskTime asks for the database's time before what is known of it is too old, lest speculative transactions have to stop for

@@ -34,9 +34,15 @@ const maxTopic = 200
 var (
 	upgradeRequired = edge.Kind{Status: http.StatusUpgradeRequired, Code: "upgrade_required", Title: "The path takes WebSocket handshakes"}
 	eventsExpired   = edge.Kind{Status: http.StatusGone, Code: "events_expired", Title: "The events are no longer kept"}
+	unknownSeq      = edge.Kind{Status: http.StatusGone, Code: "unknown_seq", Title: "The number is not of this history"}
 	tooManyStreams  = edge.Kind{Status: http.StatusTooManyRequests, Code: "too_many_streams", Title: "The credential has as many live connections as it may have", Retryable: true}
 	tooManyTopics   = edge.Kind{Status: http.StatusConflict, Code: "too_many_subscriptions", Title: "The connection has as many subscriptions as it may have"}
 )
+
+// Problems lists them for the catalogue.
+func Problems() []edge.Kind {
+	return []edge.Kind{upgradeRequired, eventsExpired, unknownSeq, tooManyStreams, tooManyTopics}
+}
 
 // Server is what the live stream needs of the server whose routes it serves.
 type Server interface {
@@ -286,7 +292,10 @@ func (e *Edge) checkOrigin(r *http.Request) error {
 // refusalOf makes refusals of the hub's errors.
 func refusalOf(err error) error {
 	expired, ok := errors.AsType[*hub.ExpiredError](err)
+	ahead, unknown := errors.AsType[*hub.AheadError](err)
 	switch {
+	case unknown:
+		return &edge.Refusal{Kind: unknownSeq, Detail: ahead.Error()}
 	case ok:
 		return &edge.Refusal{Kind: eventsExpired, Detail: expired.Error()}
 	case errors.Is(err, hub.ErrNoTopic):

@@ -44,7 +44,7 @@ type answer struct {
 	ID       jsontext.Value `json:"id,omitempty"`
 	Topic    string         `json:"topic,omitempty"`
 	Seq      *int64         `json:"seq,omitempty"`
-	LastSeq  *int64         `json:"last_seq,omitempty"`
+	LastSeq  *int64         `json:"last_seq,omitempty"`  // the last that was given; with unknown_seq the last that there is
 	FirstSeq *int64         `json:"first_seq,omitempty"` // the oldest event that is kept, with events_expired
 	Status   int            `json:"status,omitzero"`
 	Data     jsontext.Value `json:"data,omitempty"`
@@ -131,6 +131,9 @@ func (s *socket) subscribe(data []byte) {
 	if err := s.edge.subscribe(s.edge.ctx, s.principal, s.sub, q.Topic, q.Since); err != nil {
 		if expired, ok := errors.AsType[*hub.ExpiredError](err); ok {
 			a.FirstSeq = &expired.First
+		}
+		if ahead, ok := errors.AsType[*hub.AheadError](err); ok {
+			a.LastSeq = &ahead.Last
 		}
 		s.refuse(a, refusalOf(err))
 	}

@@ -100,8 +100,11 @@ func (a *Auction) Draft() bool { return a.StartedAt == nil }
 // Topic is the auction's name in the live stream, and the owner of its holds.
 func (a *Auction) Topic() string { return Topic(a.ID) }
 
+// TopicPrefix is what [Topic] begins with.
+const TopicPrefix = "auction:"
+
 // Topic is the name of an auction in the live stream, and the owner of its holds.
-func Topic(id uuid.UUID) string { return "auction:" + id.String() }
+func Topic(id uuid.UUID) string { return TopicPrefix + id.String() }
 
 // Bid is a standing bid: the one of its account.
 type Bid struct {
@@ -132,6 +135,9 @@ type Placed struct {
 	Seq            int64     // of its bid.placed
 	At             time.Time
 	Hold           uuid.UUID // that sets its money aside
+	// Outbid is the number of the standing bid that lost its winning place by this one, and Floor the least new bid that would
+	// win then. Both are 0 where nobody lost a place, and in the history as it is listed.
+	Outbid, Floor int64
 }
 
 // Winner is a bid that won a round.
@@ -149,6 +155,17 @@ type Ranked struct {
 	Account string
 	Amount  int64
 	Winning bool
+}
+
+// AccountBid is an account's standing bid in the open round of an auction.
+type AccountBid struct {
+	Number      int64 // of the auction
+	Auction     uuid.UUID
+	Round       int // the open one
+	Amount      int64
+	Rank        int
+	Winning     bool
+	RoundEndsAt time.Time
 }
 
 // Refusals. Each is a decision: nothing changed.

@@ -84,7 +84,9 @@ func decideBid(s *State, op PlaceBid) (any, error) {
 	bid := Bid{Account: op.Account, Amount: op.Amount, Round: round.Number, At: now}
 	least, previous := a.MinBid, int64(0)
 	if n := s.Standing.find(op.Account); n != nil {
-		if wait := a.Cooldown - now.Sub(n.bid.At) + s.Uncertain; a.Cooldown > 0 && wait > 0 {
+		// A bid from far in the future was made while the clock was ahead: its account would wait for as long as it was.
+		wait, ahead := a.Cooldown-now.Sub(n.bid.At)+s.Uncertain, n.bid.At.Sub(s.Book.Now())
+		if a.Cooldown > 0 && wait > 0 && ahead <= a.Cooldown {
 			return nil, &CooldownError{RetryAfter: min(wait, a.Cooldown)}
 		}
 		previous, bid.Hold = n.bid.Amount, n.bid.Hold
@@ -106,15 +108,21 @@ func decideBid(s *State, op PlaceBid) (any, error) {
 	s.change(now)
 	a.TotalBids++
 	bid.Seq = a.Seq + 1 // of the event that follows
-	rank := s.Standing.put(bid)
-	s.emit(EventBidPlaced, now, BidPlacedData{
-		Account: bid.Account, Amount: bid.Amount, PreviousAmount: previous, Round: bid.Round, Rank: rank,
-	})
-	s.extend(now)
+	rank, out, floor := s.Standing.putAmong(bid, round.Winners)
 	placed := Placed{
 		Auction: a.ID, Account: bid.Account, Amount: bid.Amount, PreviousAmount: previous, Round: bid.Round,
-		RoundEndsAt: *round.EndsAt, Rank: rank, Seq: bid.Seq, At: now, Hold: bid.Hold,
+		Rank: rank, Seq: bid.Seq, At: now, Hold: bid.Hold,
 	}
+	data := BidPlacedData{
+		Account: bid.Account, Amount: bid.Amount, PreviousAmount: previous, Round: bid.Round, Rank: rank, Outbid: []Outbid{},
+	}
+	if out != nil {
+		placed.Outbid, placed.Floor = out.Seq, floor
+		data.Outbid, data.Floor = []Outbid{{Account: out.Account, Amount: out.Amount, Rank: round.Winners + 1}}, floor
+	}
+	s.emit(EventBidPlaced, now, data)
+	s.extend(now)
+	placed.RoundEndsAt = *round.EndsAt
 	s.Placed = append(s.Placed, placed)
 	return placed, nil
 }

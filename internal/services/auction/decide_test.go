@@ -336,6 +336,25 @@ func TestUncertainTime(t *testing.T) {
 	w.place(t, "ann", 20)
 }
 
+// TestCooldownAfterAClockThatWasAhead: a bid from further in the future than the cooldown delays its account's next one no
+// more, and a clock that went back less does not end the cooldown.
+func TestCooldownAfterAClockThatWasAhead(t *testing.T) {
+	t.Parallel()
+	w := started(t, standard(), "ann", "ben")
+	right := w.now
+	w.now = w.now.Add(30 * time.Second)
+	w.place(t, "ann", 10)
+	w.now = right
+	w.place(t, "ann", 20)
+
+	w = started(t, standard(), "ann", "ben")
+	right = w.now
+	w.now = w.now.Add(time.Second)
+	w.place(t, "ann", 10)
+	w.now = right
+	_ = refusedWith[*auction.CooldownError](t, w.do(t, bid("ann", 20)))
+}
+
 // TestHorizon: a bid right before the horizon is decided as one now, and one at the horizon is not.
 func TestHorizon(t *testing.T) {
 	t.Parallel()

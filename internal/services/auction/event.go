@@ -55,13 +55,23 @@ type RoundView struct {
 	Extensions int      `json:"extensions"`
 }
 
-// BidPlacedData goes with bid.placed.
+// BidPlacedData goes with bid.placed. Outbid names the account whose standing bid lost a winning place by this bid, at most
+// one; it is nil, and absent in JSON, where that was not recorded. Floor is then the least new bid that would win.
 type BidPlacedData struct {
-	Account        string `json:"account"`
-	Amount         int64  `json:"amount"`
-	PreviousAmount int64  `json:"previous_amount"`
-	Round          int    `json:"round"`
-	Rank           int    `json:"rank"`
+	Account        string   `json:"account"`
+	Amount         int64    `json:"amount"`
+	PreviousAmount int64    `json:"previous_amount"`
+	Round          int      `json:"round"`
+	Rank           int      `json:"rank"`
+	Outbid         []Outbid `json:"outbid,omitzero"`
+	Floor          int64    `json:"min_winning_bid,omitzero"`
+}
+
+// Outbid is a standing bid that lost its winning place, with its new rank.
+type Outbid struct {
+	Account string `json:"account"`
+	Amount  int64  `json:"amount"`
+	Rank    int    `json:"rank"`
 }
 
 // RoundExtendedData goes with round.extended.

@@ -27,6 +27,7 @@ type model struct {
 	total    int
 	term     int64
 	clock    time.Time // of the last change
+	wall     time.Time // what the clock shows, which may have gone back
 }
 
 type modelBid struct {
@@ -63,6 +64,7 @@ func (m *model) line(format string, args ...any) {
 
 // apply says in words what one operation is answered.
 func (m *model) apply(op auction.Op, now time.Time) string {
+	m.wall = now
 	if now.Before(m.clock) {
 		now = m.clock
 	}
@@ -132,7 +134,8 @@ func (m *model) bid(op auction.PlaceBid, now time.Time) string {
 	if own >= 0 {
 		before = m.bids[own].amount
 		least = before + m.create.MinIncrement
-		if free := m.bids[own].at.Add(m.create.Cooldown); now.Before(free) {
+		at := m.bids[own].at
+		if free := at.Add(m.create.Cooldown); now.Before(free) && at.Sub(m.wall) <= m.create.Cooldown {
 			return fmt.Sprint("cooldown ", free.Sub(now))
 		}
 	}
@@ -150,6 +153,7 @@ func (m *model) bid(op auction.PlaceBid, now time.Time) string {
 	if money.available+before < op.Amount {
 		return "funds"
 	}
+	winnersBefore := m.winners()
 	money.available += before - op.Amount
 	money.held += op.Amount - before
 	if own >= 0 {
@@ -158,7 +162,7 @@ func (m *model) bid(op auction.PlaceBid, now time.Time) string {
 	m.total++
 	m.bids = append(m.bids, modelBid{account: op.Account, amount: op.Amount, nth: m.total, at: now})
 	rank := 1 + slices.IndexFunc(m.ranking(), func(b modelBid) bool { return b.account == op.Account })
-	m.line("bid.placed %s %d %d %d %d", op.Account, op.Amount, before, m.round, rank)
+	m.line("bid.placed %s %d %d %d %d%s", op.Account, op.Amount, before, m.round, rank, m.outbid(winnersBefore))
 	seq := len(m.lines)
 	left := m.ends.Sub(now)
 	if snipe := m.create.AntiSnipe; snipe.Window > 0 && snipe.Extension > 0 && m.extended < snipe.MaxExtensions && left <= snipe.Window {
@@ -167,6 +171,27 @@ func (m *model) bid(op auction.PlaceBid, now time.Time) string {
 		m.line("round.extended %d %s %d", m.round, m.ends, m.extended)
 	}
 	return fmt.Sprintf("ok bid %d rank %d round %d ends %s before %d", seq, rank, m.round, m.ends, before)
+}
+
+// winners are those who would win if the round ended now.
+func (m *model) winners() []modelBid {
+	ranking := m.ranking()
+	return ranking[:min(m.create.Rounds[m.round-1].Winners, len(ranking))]
+}
+
+// outbid names everybody who was among the winners before and is not now.
+func (m *model) outbid(before []modelBid) string {
+	now, said := m.winners(), ""
+	for _, b := range before {
+		same := func(other modelBid) bool { return other.account == b.account }
+		if !slices.ContainsFunc(now, same) {
+			said += fmt.Sprintf(" out %s %d %d", b.account, b.amount, 1+slices.IndexFunc(m.ranking(), same))
+		}
+	}
+	if said != "" {
+		said += fmt.Sprintf(" floor %d", now[len(now)-1].amount+1)
+	}
+	return said
 }
 
 func (m *model) closeRound(op auction.CloseRound, now time.Time) string {
@@ -253,6 +278,9 @@ func told(e auction.Event) string {
 	switch d := e.Data.(type) {
 	case auction.BidPlacedData:
 		line += fmt.Sprintf(" %s %d %d %d %d", d.Account, d.Amount, d.PreviousAmount, d.Round, d.Rank)
+		for _, o := range d.Outbid {
+			line += fmt.Sprintf(" out %s %d %d floor %d", o.Account, o.Amount, o.Rank, d.Floor)
+		}
 	case auction.RoundExtendedData:
 		line += fmt.Sprintf(" %d %s %d", d.Round, time.Time(d.EndsAt), d.Extensions)
 	case auction.RoundStartedData:

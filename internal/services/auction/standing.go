@@ -154,6 +154,38 @@ func (s *Standing) put(bid Bid) int {
 	return s.putIn(n)
 }
 
+// putAmong is put where the first places win. It also returns the bid that lost its winning place, or nil, and then the least
+// new bid that would win. Only one can lose its place: the bid that now stands right behind the winners, if its account was
+// one of them before.
+func (s *Standing) putAmong(bid Bid, places int) (rank int, out *Bid, floor int64) {
+	before := place{}
+	if n := s.find(bid.Account); n != nil {
+		before = n.place()
+	}
+	rank = s.put(bid)
+	if rank > places || s.count <= places {
+		return rank, nil, 0
+	}
+	behind := s.at(places + 1)
+	// A bidder that won already was in front of it, and has only moved up.
+	if before.node != nil && before.before(behind.amount, behind.seq) {
+		return rank, nil, 0
+	}
+	return rank, &behind.node.bid, s.at(places).amount + 1
+}
+
+// at returns the place of a rank that there is.
+func (s *Standing) at(rank int) *place {
+	index := rank - 1
+	for _, block := range s.blocks {
+		if index < len(block) {
+			return &block[index]
+		}
+		index -= len(block)
+	}
+	panic("auction: a rank beyond the last")
+}
+
 // remove takes the bid of an account out.
 func (s *Standing) remove(account string) {
 	n := s.find(account)

@@ -63,6 +63,42 @@ func TestStandingAgainstSorting(t *testing.T) {
 	})
 }
 
+// TestOutbidAgainstSorting compares whose bid loses a winning place with who was among the first before, and is not after.
+func TestOutbidAgainstSorting(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s, places, rows := newStanding(nil), rapid.IntRange(1, 4).Draw(t, "places"), map[string]Bid{}
+		order := func() []Bid {
+			return slices.SortedFunc(maps.Values(rows), func(a, b Bid) int { return cmp.Or(cmp.Compare(b.Amount, a.Amount), cmp.Compare(a.Seq, b.Seq)) })
+		}
+		for seq := range int64(rapid.IntRange(5, 40).Draw(t, "bids")) {
+			account := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g"}).Draw(t, "account")
+			bid := Bid{Account: account, Amount: rows[account].Amount + rapid.Int64Range(1, 20).Draw(t, "more"), Seq: seq + 1}
+			before := order()
+			rank, out, floor := s.putAmong(bid, places)
+			rows[account] = bid
+			after := order()
+			if after[rank-1] != bid {
+				t.Fatalf("rank %d of %+v", rank, after)
+			}
+			var lost []Bid
+			for _, b := range before[:min(places, len(before))] {
+				if i := slices.IndexFunc(after, func(other Bid) bool { return other.Account == b.Account }); i >= places {
+					lost = append(lost, b)
+				}
+			}
+			switch {
+			case len(lost) > 1:
+				t.Fatalf("%d lost their places", len(lost))
+			case len(lost) == 0 && (out != nil || floor != 0):
+				t.Fatalf("nobody lost a place by %+v, not %+v: before %+v, floor %d", bid, out, before, floor)
+			case len(lost) == 1 && (out == nil || *out != lost[0] || after[places] != lost[0] || floor != after[places-1].Amount+1):
+				t.Fatalf("%+v lost its place by %+v, not %+v; floor %d, after %+v", lost[0], bid, out, floor, after)
+			}
+		}
+	})
+}
+
 func checkStanding(t *rapid.T, s *Standing, rows map[string]Bid) {
 	var want []Bid
 	for _, b := range rows {
@@ -74,7 +110,7 @@ func checkStanding(t *rapid.T, s *Standing, rows map[string]Bid) {
 	}
 	for rank, b := range s.All() {
 		block, i := s.search(b.Amount, b.Seq)
-		if b != want[rank-1] || s.rank(block, i) != rank || s.blocks[block][i].node.bid != b {
+		if b != want[rank-1] || s.rank(block, i) != rank || s.at(rank) != &s.blocks[block][i] || s.blocks[block][i].node.bid != b {
 			t.Fatalf("rank %d: %+v, want %+v", rank, b, want[rank-1])
 		}
 		if !s.Taken(b.Amount) {

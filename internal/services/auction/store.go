@@ -55,6 +55,9 @@ type Reader interface {
 	Winners(ctx context.Context, id uuid.UUID, afterRound, afterRank, limit int) ([]Winner, error)
 	// Bids returns up to limit accepted bids with a sequence number above after, in order.
 	Bids(ctx context.Context, id uuid.UUID, after int64, limit int) ([]Placed, error)
+	// AccountBids returns up to limit standing bids of an account in active auctions with a number above after, in order of that
+	// number, with their ranks. It takes the longer the more bidders those auctions have.
+	AccountBids(ctx context.Context, account string, after int64, limit int) ([]AccountBid, error)
 	// Floor returns the least new bid that would now win: the auction's minimum while places are free, else the lowest
 	// winning amount plus one. It returns [ErrNotActive] when the auction has ended.
 	Floor(ctx context.Context, id uuid.UUID) (int64, error)

@@ -22,11 +22,16 @@ type Book struct {
 	// asideHolds is why the transaction can't work on holds that are in the book.
 	asideHolds map[uuid.UUID]error
 	holds      map[uuid.UUID]*bookHold
+	// taken are the completed requests that have the references of this transaction's operations, its own among them.
+	taken               map[string]Referenced
+	contestedReferences map[string]error // why no operation can have these
 
 	touched   []*bookAccount // in the order of the first change
 	heldOnes  []*bookHold    // changed or created holds, likewise
 	transfers []Transfer
 	entries   []Entry
+	// references are those of this transaction's transfers that have one.
+	references []Referenced
 }
 
 type bookAccount struct {
@@ -50,6 +55,7 @@ type Changes struct {
 	UpdatedHolds    []Hold // each was open when it was loaded
 	Transfers       []Transfer
 	Entries         []Entry
+	References      []Referenced // of the transfers that have one, failed ones too
 }
 
 // AccountChange is an account as it is to be written.
@@ -262,7 +268,7 @@ func (b *Book) Fail(from, to string, amount int64, memo, reason string) (Transfe
 
 // Changes returns what was changed since the book was loaded.
 func (b *Book) Changes() Changes {
-	c := Changes{Transfers: b.transfers, Entries: b.entries}
+	c := Changes{Transfers: b.transfers, Entries: b.entries, References: b.references}
 	c.UpdatedAccounts = slices.Grow(c.UpdatedAccounts, len(b.touched))
 	for _, a := range b.touched {
 		if a.created {

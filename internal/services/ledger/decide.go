@@ -16,25 +16,28 @@ type Op interface {
 // CreateAccount opens an account. Result: [Account].
 type CreateAccount struct{ ID, Currency string }
 
-// Deposit brings money in from the outside. Result: [Movement].
+// Deposit brings money in from the outside. Result: [Movement], or [Repeated].
 type Deposit struct {
-	Account string
-	Amount  int64
-	Memo    string
+	Account   string
+	Amount    int64
+	Memo      string
+	Reference string // may be empty; else no other request ever completes with it
 }
 
-// Withdraw takes money to the outside. Result: [Movement].
+// Withdraw takes money to the outside. Result: [Movement], or [Repeated].
 type Withdraw struct {
-	Account string
-	Amount  int64
-	Memo    string
+	Account   string
+	Amount    int64
+	Memo      string
+	Reference string // as that of a [Deposit]
 }
 
-// MakeTransfer moves money between two accounts. Result: [Transfer]. A want of money leaves a failed intent.
+// MakeTransfer moves money between two accounts. Result: [Transfer], or [Repeated]. A want of money leaves a failed intent.
 type MakeTransfer struct {
-	From, To string
-	Amount   int64
-	Memo     string
+	From, To  string
+	Amount    int64
+	Memo      string
+	Reference string // as that of a [Deposit]
 }
 
 // PlaceHold sets money aside. Result: [Hold].
@@ -72,6 +75,13 @@ type Movement struct {
 // Decide applies one operation to the book. An error is a refusal; it has changed nothing but, for a transfer without
 // funds, added the failed intent, and, for a hold past its time, closed it.
 func Decide(b *Book, op Op) (any, error) {
+	if reference := ReferenceOf(op); reference != "" {
+		return b.decideOnce(op, reference)
+	}
+	return b.decide(op)
+}
+
+func (b *Book) decide(op Op) (any, error) {
 	switch op := op.(type) {
 	case CreateAccount:
 		return b.Open(op.ID, op.Currency)

@@ -39,10 +39,15 @@ func bookOf(accounts ...ledger.Account) *ledger.Book {
 	return b
 }
 
+const referenceTaken = "the reference is taken"
+
 // refusal names an error, so that two of them can be compared whatever ids they carry. It is empty for nil.
 func refusal(err error) string {
 	if short, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok {
 		return "insufficient funds on " + short.Account
+	}
+	if errors.As(err, new(*ledger.ReferenceTakenError)) {
+		return referenceTaken
 	}
 	if err == nil {
 		return ""

@@ -56,6 +56,9 @@ const (
 // ReasonInsufficientFunds is the reason of a transfer that failed for want of money.
 const ReasonInsufficientFunds = "insufficient_funds"
 
+// TopicPrefix is what the name of an account in the live stream begins with.
+const TopicPrefix = "account:"
+
 // Account is a balance in one currency. Amounts are minor units.
 type Account struct {
 	ID        string
@@ -77,6 +80,15 @@ type Transfer struct {
 	Reason    string // of a failure
 	Memo      string
 	CreatedAt time.Time
+	Reference string // empty where the request had none
+}
+
+// CompletedAt returns when a transfer was completed, nil for one that was not. One transaction makes the intent and completes it.
+func (t *Transfer) CompletedAt() *time.Time {
+	if t.Status != TransferCompleted {
+		return nil
+	}
+	return new(t.CreatedAt)
 }
 
 // Entry is one side of a transfer on one account.

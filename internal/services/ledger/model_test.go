@@ -20,6 +20,7 @@ type fact struct {
 	amount   *big.Int
 	hold     uuid.UUID
 	until    *time.Time // of a hold
+	asked    ledger.Op  // of a move with a reference
 }
 
 // model is a ledger that is too slow and too plain to be wrong in the way a book may be.
@@ -99,6 +100,30 @@ func (m *model) short(account string, amount *big.Int) bool {
 // apply does what op should do and returns the refusal it should meet, empty for none. newHold is the id that the
 // book gave a hold placed by op.
 func (m *model) apply(op ledger.Op, now time.Time, newHold uuid.UUID) string {
+	reference := ledger.ReferenceOf(op)
+	if first, ok := m.first(reference); ok && first.asked != op {
+		return referenceTaken
+	} else if ok {
+		return ""
+	}
+	why := m.do(op, now, newHold)
+	if reference != "" && why == "" {
+		m.facts[len(m.facts)-1].asked = op
+	}
+	return why
+}
+
+// first finds the move that has a reference.
+func (m *model) first(reference string) (fact, bool) {
+	for _, f := range m.facts {
+		if reference != "" && f.asked != nil && ledger.ReferenceOf(f.asked) == reference {
+			return f, true
+		}
+	}
+	return fact{}, false
+}
+
+func (m *model) do(op ledger.Op, now time.Time, newHold uuid.UUID) string {
 	switch op := op.(type) {
 	case ledger.CreateAccount:
 		if _, ok := m.currency(op.ID); ok {

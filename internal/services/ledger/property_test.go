@@ -21,15 +21,18 @@ type checked struct {
 	accounts map[string]ledger.Account
 	holds    map[uuid.UUID]ledger.Hold
 	entries  []ledger.Entry
+	taken    map[string]ledger.Referenced
 	book     *ledger.Book
 	model    model
 	known    []uuid.UUID // every hold ever placed, and one that never was
+	asked    []ledger.Op // every operation with a reference
+	results  map[string]any
 }
 
 func newChecked() *checked {
 	h := &checked{
 		now: epoch(), newID: counter(), accounts: map[string]ledger.Account{}, holds: map[uuid.UUID]ledger.Hold{},
-		known: []uuid.UUID{uuid.Max},
+		known: []uuid.UUID{uuid.Max}, taken: map[string]ledger.Referenced{}, results: map[string]any{},
 	}
 	h.begin()
 	return h
@@ -42,6 +45,9 @@ func (h *checked) begin() {
 	}
 	for _, hold := range h.holds {
 		h.book.LoadHold(hold)
+	}
+	for _, r := range h.taken {
+		h.book.LoadReference(r)
 	}
 }
 
@@ -57,6 +63,10 @@ func amounts() *rapid.Generator[int64] {
 func (h *checked) draw(t *rapid.T) ledger.Op {
 	name := rapid.SampledFrom(ids())
 	hold := rapid.SampledFrom(h.known)
+	if len(h.asked) > 0 && rapid.IntRange(0, 5).Draw(t, "again") == 0 {
+		return rapid.SampledFrom(h.asked).Draw(t, "asked")
+	}
+	reference := rapid.SampledFrom([]string{"", "", "", "r", "s", "t"}).Draw(t, "reference")
 	switch rapid.SampledFrom([]string{
 		"create", "deposit", "deposit", "withdraw", "transfer", "transfer", "place", "place", "capture", "release", "expire",
 	}).Draw(t, "op") {
@@ -65,11 +75,13 @@ func (h *checked) draw(t *rapid.T) ledger.Op {
 			ID: rapid.SampledFrom(ids()[:4]).Draw(t, "id"), Currency: rapid.SampledFrom([]string{"EUR", "EUR", "USD"}).Draw(t, "currency"),
 		}
 	case "deposit":
-		return ledger.Deposit{Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"), Memo: "in"}
+		return ledger.Deposit{Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"), Memo: "in", Reference: reference}
 	case "withdraw":
-		return ledger.Withdraw{Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"), Memo: "out"}
+		return ledger.Withdraw{Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"), Memo: "out", Reference: reference}
 	case "transfer":
-		return ledger.MakeTransfer{From: name.Draw(t, "from"), To: name.Draw(t, "to"), Amount: amounts().Draw(t, "amount"), Memo: "over"}
+		return ledger.MakeTransfer{
+			From: name.Draw(t, "from"), To: name.Draw(t, "to"), Amount: amounts().Draw(t, "amount"), Memo: "over", Reference: reference,
+		}
 	case "place":
 		return ledger.PlaceHold{
 			Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"),
@@ -136,6 +148,16 @@ func (h *checked) step(t *rapid.T) {
 	}
 	if err != nil {
 		h.checkRefusal(t, op, err, before, h.model.facts[facts:])
+	}
+	if reference := ledger.ReferenceOf(op); reference != "" {
+		h.asked = append(h.asked, op)
+		if repeated, ok := result.(ledger.Repeated); ok {
+			if len(h.model.facts) != facts || repeated.First != h.results[reference] || !reflect.DeepEqual(before, h.snapshot()) {
+				t.Fatalf("%#v: repeated %+v, first %+v", op, repeated.First, h.results[reference])
+			}
+		} else if err == nil {
+			h.results[reference] = result
+		}
 	}
 	h.checkBook(t)
 }
@@ -237,6 +259,14 @@ func (h *checked) commit(t *rapid.T, later time.Duration) {
 		seen[a.ID], h.accounts[a.ID] = true, a.Account
 	}
 	h.commitHolds(t, c)
+	for _, r := range c.References {
+		if _, taken := h.taken[r.Reference]; taken && r.Status == ledger.TransferCompleted {
+			t.Fatalf("reference %s is taken twice", r.Reference)
+		}
+		if r.Status == ledger.TransferCompleted {
+			h.taken[r.Reference] = r
+		}
+	}
 	h.checkEntries(t, c, loaded)
 	h.entries = append(h.entries, c.Entries...)
 	for _, tr := range c.Transfers {

@@ -83,6 +83,9 @@ func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]
 		if id, ok := HoldOf(batch[i].Op); ok {
 			want.Holds = append(want.Holds, id)
 		}
+		if reference := ReferenceOf(batch[i].Op); reference != "" {
+			want.References = append(want.References, reference)
+		}
 	}
 	var answers []command.Answer
 	err := s.store.Commit(ctx, want, func(u *Unit) {

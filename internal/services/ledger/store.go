@@ -16,6 +16,8 @@ type Want struct {
 	Accounts []string // in any order, repeats allowed
 	Holds    []uuid.UUID
 	Keys     []idempotency.ID
+	// References are those of the commands, repeats allowed. The book gets the completed requests that have them.
+	References []string
 }
 
 // Unit is what one transaction works on.
@@ -52,8 +54,12 @@ type Reader interface {
 	Entries(ctx context.Context, account string, after int64, limit int) ([]Entry, error)
 	// Transfer returns one transfer, or [TransferNotFoundError].
 	Transfer(ctx context.Context, id uuid.UUID) (Transfer, error)
+	// Referenced returns the completed transfers with one of the references.
+	Referenced(ctx context.Context, references ...string) ([]Referenced, error)
 	// Hold returns one hold, or [HoldNotFoundError].
 	Hold(ctx context.Context, id uuid.UUID) (Hold, error)
+	// OpenHolds returns up to limit open holds of an account with an id below before, newest first.
+	OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]Hold, error)
 	// Integrity recomputes every balance from the entries, in one snapshot.
 	Integrity(ctx context.Context) (Integrity, error)
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/command"
-	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
@@ -27,12 +26,15 @@ var creations = uuid.Nil //nolint:gochecknoglobals // A constant, but for the ty
 type Observer interface {
 	// Attempted reports how many purchases were decided by one transaction.
 	Attempted(purchases int)
+	// LockWait reports how long a transaction waited for its campaign's lock.
+	LockWait(d time.Duration)
 	// DrawTriggered reports that a transaction set out to draw (rerun: not for the first time), and DrawEnded how its
-	// commit went and how long it took from the lane to the commit.
+	// commit went and how long it took from the lane to the commit. The failure is one of [Failures], "" for a draw
+	// that is committed.
 	DrawTriggered(rerun bool)
-	DrawEnded(took time.Duration, err error)
-	// Conflict reports a refused state transition.
-	Conflict()
+	DrawEnded(took time.Duration, failure string)
+	// Conflicts reports how many transitions of a campaign's status one transaction refused.
+	Conflicts(n int)
 	// Watched reports the sweeper's findings: how many campaigns each number of [Watch] is about.
 	Watched(stuck, oversold, duplicates, waiting int, overdue time.Duration)
 	// RoundTried reports an attempt to get a beacon's round: one of the names of beacon.Failure, or "" for success.
@@ -139,90 +141,44 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 		start   = time.Now()
 		answers []command.Answer
 		ops     = make([]Op, len(batch))
-		from    Status
-		after   *State // nil where the campaign could not be worked on
-		drawn   *Draw
+		done    work // of the last run of the transaction
 	)
 	for i := range batch {
 		ops[i] = batch[i].Op
 	}
 	plan := func(c *Campaign, inv *Inventory) Need { return Plan(c, inv, ops) }
 	err := s.store.Commit(ctx, campaign, command.Keys(batch), plan, func(u *Unit) {
-		after = u.State
+		drewBefore := done.drawn != nil
+		done = work{state: u.State, waited: u.Waited}
 		if u.Blocked != nil {
-			answers, drawn = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked }), nil
+			answers = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })
 			return
 		}
-		from = after.Campaign.Status
+		if s.o.Observer != nil {
+			s.o.Observer.LockWait(u.Waited)
+		}
 		if s.o.Beacon != nil {
-			after.Lead = s.o.Beacon.Lead
+			u.State.Lead = s.o.Beacon.Lead
 		}
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			before := after.Drawn
-			result, err := Decide(after, c.Op)
-			if errors.Is(err, ErrBadTransition) && s.o.Observer != nil {
-				s.o.Observer.Conflict()
-			}
+			status, drawn := u.State.Campaign.Status, u.State.Drawn
+			result, err := Decide(u.State, c.Op)
+			done.note(status, drawn, c, err)
 			_, asks := c.Op.(AskDraw) // Often it only asks for what is there.
-			if action := c.Op.action(); err == nil && action != "" && (!asks || before != after.Drawn) {
+			if action := c.Op.action(); err == nil && action != "" && (!asks || drawn != u.State.Drawn) {
 				u.Audit = append(u.Audit, command.Audited(c, action, campaign.String()))
 			}
 			return result, err
 		})
-		if after.Drawn != nil && s.o.Observer != nil {
-			s.o.Observer.DrawTriggered(drawn != nil)
+		if done.drawn != nil && s.o.Observer != nil {
+			s.o.Observer.DrawTriggered(drewBefore)
 		}
-		drawn = after.Drawn
 	})
 	if notFound, ok := errors.AsType[*CampaignNotFoundError](err); ok {
 		return command.RefuseAll(batch, notFound), nil
 	}
-	committed := err == nil && after != nil
-	if committed && from != after.Campaign.Status {
-		s.o.Logger.InfoContext(ctx, "campaign changed", "campaign", campaign, "from", from, "to", after.Campaign.Status)
-	}
-	if committed && after.Sealed {
-		crashpoint.Hit(crashpoint.LotterySealed)
-		seal := after.Campaign.Beacon.Seal
-		s.o.Logger.InfoContext(ctx, "campaign sealed", "campaign", campaign, "root", fmt.Sprintf("%x", seal.Root),
-			"round", seal.Round, "due_at", seal.DueAt)
-	}
-	s.observe(ctx, batch, drawn, time.Since(start), err)
-	if committed && s.o.Committed != nil {
-		if last := lastEvent(after); last > 0 {
-			s.o.Committed(campaign, last)
-		}
-	}
+	s.report(ctx, campaign, len(batch), done, time.Since(start), err)
 	return answers, err
-}
-
-// lastEvent is the number of the campaign's last event, or 0 where the transaction made none.
-func lastEvent(st *State) int64 {
-	switch {
-	case st.Drawn != nil:
-		return int64(st.Campaign.SoldPositions) + 1
-	case len(st.Purchases) > 0:
-		return int64(st.Campaign.SoldPositions)
-	}
-	return 0
-}
-
-func (s *Service) observe(ctx context.Context, batch []command.Command[Op], drawn *Draw, took time.Duration, err error) {
-	if s.o.Observer != nil {
-		s.o.Observer.Attempted(len(batch))
-		if drawn != nil {
-			s.o.Observer.DrawEnded(took, err)
-		}
-	}
-	if drawn == nil {
-		return
-	}
-	if err != nil {
-		s.o.Logger.ErrorContext(ctx, "draw not committed", "campaign", drawn.Campaign, "took", took, "error", err)
-		return
-	}
-	s.o.Logger.InfoContext(ctx, "draw completed", "campaign", drawn.Campaign, "winners", len(drawn.Winners), "took", took,
-		"root", fmt.Sprintf("%x", drawn.Root), "request_id", batch[len(batch)-1].RequestID)
 }
 
 // flushCreations decides a batch of the lane that only Create enters.

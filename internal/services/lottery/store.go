@@ -18,6 +18,7 @@ type Unit struct {
 	// Blocked is why the campaign can't be worked on now. Every command that its key does not answer is refused with it.
 	Blocked error
 	Keys    *idempotency.Batch
+	Waited  time.Duration // for the campaign's lock
 	Audit   []command.Audit
 }
 
@@ -51,8 +52,9 @@ type Reader interface {
 	Campaigns(ctx context.Context, after int64, limit int, drafts bool) ([]Campaign, error)
 	// Owners returns the owners of the positions with ordinals in [from, to), empty where a position is free.
 	Owners(ctx context.Context, campaign uuid.UUID, from, to int) ([]string, error)
-	// Purchases returns up to limit purchases with a sale number above after, in order; their Position has no ID.
-	Purchases(ctx context.Context, campaign uuid.UUID, after, limit int) ([]Purchase, error)
+	// Purchases returns up to limit purchases with a sale number above after, in order; their Position has no ID. With an account,
+	// it returns that account's alone, and looks at every sale of the campaign to find them.
+	Purchases(ctx context.Context, campaign uuid.UUID, account string, after, limit int) ([]Purchase, error)
 	// Result returns the draw and, with it, the seed that it reveals. It returns [ErrNotDrawn] before.
 	Result(ctx context.Context, campaign uuid.UUID) (*Draw, fairdraw.Seed, error)
 	// Statistics sums up a campaign's sales.

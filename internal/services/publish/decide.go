@@ -137,8 +137,11 @@ type Result struct {
 	// Throttled says that the target refused because it gets too many requests (429).
 	Throttled  bool
 	RetryAfter time.Duration // how long the target asked to be left alone, 0 when it did not
-	ExternalID string
-	Error      string // for a person; empty when delivered
+	// Interrupted says that this server ended the attempt, because it was shut down.
+	Interrupted bool
+	ExternalID  string
+	Cause       Cause  // of a failure, where the sender knows it; see [Result.FailedFor]
+	Error       string // for a person; empty when delivered
 }
 
 // Policy says when an attempt is made again, and how a target that throttles attempts is slowed down. Only Backoff is
@@ -182,6 +185,9 @@ func Conclude(r Result, try int, policy Policy, draw Draw) Verdict {
 		return Verdict{Status: StatusPublished, Result: ResultPublished}
 	case r.Class == AuthExpired:
 		return Verdict{Status: StatusScheduled, Result: ResultFailed, Free: true, Pause: true}
+	case r.Interrupted:
+		// However often servers are restarted, that is not the publication's failure.
+		return Verdict{Status: StatusScheduled, Result: ResultFailed, Delay: backoff(policy.Backoff, 1, draw), Free: true}
 	case r.Class == Permanent || try >= MaxAttempts:
 		return Verdict{Status: StatusFailed, Result: ResultFailed}
 	}

@@ -14,7 +14,8 @@
 // # An attempt
 //
 // A worker claims what is due by the database's clock. The claim's transaction writes a row for the attempt. The worker sends
-// (see [Sender]) and records the result under the claim. A result that arrives after the claim went stale changes nothing and
+// (see [Sender]), within the target's timeout, and records the result under the claim. Heartbeats keep the claim meanwhile, however
+// long the attempt takes, and note what it is doing. A result that arrives after the claim went stale changes nothing and
 // is noted as refused. A transient failure is attempted again, up to [MaxAttempts] times, after a backoff that doubles or the
 // pause that the target asked for. An attempt that finds the target's authorization expired does not count; it pauses the
 // target until new credentials are given. A sender of several steps saves its progress under the claim, and the next attempt
@@ -30,7 +31,7 @@
 //   - A publication becomes published at most once.
 //   - Nothing is sent before it is due by the database's clock; a publication cancelled before its claim is never sent.
 //   - Each attempt has a greater version than the one before, and all attempts carry the publication's id.
-//   - A target that is slow or down delays no other target's publications, unless there are hundreds of such targets.
+//   - A target that is slow or down delays no other target's publications, unless there are over a hundred of such targets.
 //   - Each time of an automation's rule fires at most once and takes at most one draft.
 //   - A dead worker's claims are attempted again once they are stale.
 //

@@ -17,10 +17,10 @@ const (
 	MaxAttempts = 7
 	// MaxURL bounds a target's URL, in bytes.
 	MaxURL = 2000
-	// DefaultTimeout, MinTimeout and MaxTimeout bound how long a target may take to answer.
-	DefaultTimeout = 10 * time.Second
-	MinTimeout     = 100 * time.Millisecond
-	MaxTimeout     = time.Minute
+	// DefaultTimeout, MinTimeout and MaxTimeout bound how long an attempt may take, uploads included.
+	DefaultTimeout = 30 * time.Second
+	MinTimeout     = time.Second
+	MaxTimeout     = 15 * time.Minute
 )
 
 // Status is where a publication stands.
@@ -94,6 +94,7 @@ type Publication struct {
 	ExternalID  string // what the target calls it, where it says so
 	PublishedAt *time.Time
 	CreatedAt   time.Time
+	Running     *Attempt // the attempt under way; nil where it was not asked for
 }
 
 // Attempt is one execution under one claim.
@@ -105,6 +106,11 @@ type Attempt struct {
 	Result     AttemptResult // empty while it runs
 	StatusCode int           // of the target's answer, 0 without one
 	Error      string
+	// HeartbeatAt is when its worker last gave a sign of life, nil before the first. What follows is what the attempt was doing then,
+	// as [Activity] has it.
+	HeartbeatAt           *time.Time
+	Stage                 string
+	SentBytes, TotalBytes int64
 }
 
 // Target is where publications go.
@@ -114,7 +120,7 @@ type Target struct {
 	Name    string
 	Kind    Kind
 	URL     string
-	Timeout time.Duration
+	Timeout time.Duration // of one whole attempt
 	Secret  Sealed
 	// Previous is the secret before the last rotation, which signs too until PreviousUntil, which is nil when there is none.
 	Previous      Sealed
@@ -124,6 +130,8 @@ type Target struct {
 	PausedAt, ResumedAt *time.Time
 	PausedReason        PauseReason
 	CreatedAt           time.Time
+	// LastDelivery and LastFailure are nil where there was none, and where they were not asked for.
+	LastDelivery, LastFailure *TargetOutcome
 }
 
 // HasSigningSecret reports whether deliveries to the target are signed with a secret that was made here. The secret of any

@@ -133,6 +133,14 @@ type Work struct {
 	Try       int           // of the present run, from 1
 	Late      time.Duration // how long it had been due when it was claimed
 	ClaimedAt time.Time     // when that was, by the database's clock
+
+	meter *Meter // once the attempt has begun
+}
+
+// Beat is the heartbeat of a claim, and what its attempt is doing.
+type Beat struct {
+	Claim
+	Activity
 }
 
 // Slots say how much a worker can take.
@@ -162,8 +170,8 @@ type Queue interface {
 	// NextDue returns how long it is until something is due for a target that has a slot, by the database's clock; ok is
 	// false when nothing is scheduled.
 	NextDue(ctx context.Context, s Slots) (in time.Duration, ok bool, err error)
-	// Heartbeat keeps claims alive and returns those that are lost.
-	Heartbeat(ctx context.Context, claims []Claim) (lost []Claim, err error)
+	// Heartbeat keeps claims alive, notes what their attempts are doing, and returns those that are lost.
+	Heartbeat(ctx context.Context, beats []Beat) (lost []Claim, err error)
 	// SaveProgress keeps what an attempt has brought about so far, for the next one. It returns [ErrClaimLost] when the claim
 	// is not in force any more.
 	SaveProgress(ctx context.Context, c Claim, progress []byte) error

@@ -20,16 +20,8 @@ import (
 
 // Limits and rhythms of a worker.
 const (
-	DefaultConcurrency = 256 // how many attempts a process makes at once: they mostly wait for the targets' servers
-	// DefaultPerTarget is how many of them go to one target at most. A target begins with firstSlots of them and gets one
-	// more with each answer that takes at least slowAnswer; when answers are quick, more attempts would only compete with
-	// each other and with the claims. A target whose attempts fail gets fewer, down to one: it takes many failing targets
-	// to delay a working one.
-	DefaultPerTarget = 32
-	firstSlots       = 4
-	slowAnswer       = 25 * time.Millisecond
-	forgetAfter      = time.Minute // how long a target without attempts keeps more than the first of its places
-	poll             = time.Second // how often a worker looks for what other processes have scheduled
+	forgetAfter = time.Minute // how long a target without attempts keeps more than the first of its places
+	poll        = time.Second // how often a worker looks for what other processes have scheduled
 	// When an attempt has ended, a worker waits for more to end, so that one claim fills all their places. It waits
 	// gatherTimes as long as its last claim took, so that many workers leave the database time, but at least leastGather
 	// and at most mostGather.
@@ -39,50 +31,12 @@ const (
 	// shortestWait keeps a worker from asking again and again for something that another transaction has locked.
 	shortestWait = 10 * time.Millisecond
 	errorPause   = 500 * time.Millisecond // how long a worker leaves a database alone that has just failed
-	// Heartbeats come four times in the life of a claim, but at least once in a while.
+	// Heartbeats come four times in the life of a claim, but often enough for those who watch an attempt.
 	beatsPerLife = 4
-	longestBeat  = time.Minute
+	longestBeat  = 10 * time.Second
 	// leaseMargin is what is left of a claim's life when nothing new is begun under it.
 	leaseMargin = 10 // per cent
 )
-
-// Errors that end an attempt from outside.
-var (
-	errClaimLost = errors.New("the claim was lost while it ran")
-	errShutdown  = errors.New("the server was shut down before the target answered")
-)
-
-// Delivery is what a sender is given.
-type Delivery struct {
-	Publication uuid.UUID
-	Version     int64 // grows with each attempt
-	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock
-	// may be wrong.
-	At       time.Time
-	Target   *Target
-	Secret   []byte
-	Previous []byte // the secret before the last rotation, nil once its overlap is over
-	Payload  []byte // JSON
-	Progress []byte // what an earlier attempt has saved, nil when there is none
-	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must
-	// be text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A
-	// sender saves before each step that cannot be taken back.
-	Save func(ctx context.Context, progress []byte) error
-}
-
-// Sender brings publications to the targets of one kind. It must return when ctx ends, and is called concurrently. Package
-// targettest holds senders to that.
-type Sender interface {
-	Send(ctx context.Context, d *Delivery) Result
-}
-
-// Finder is what a [Sender] also is whose targets can be asked whether they have a publication. It is asked before a
-// repeat, so that nothing is published twice.
-type Finder interface {
-	// Find asks. settled says that nothing is to be sent: the target has the publication, and the result is Delivered with
-	// its name for it; or it could not be asked, and the result says why.
-	Find(ctx context.Context, d *Delivery) (result Result, settled bool)
-}
 
 // Observer receives what workers do, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {
@@ -90,8 +44,8 @@ type Observer interface {
 	Claimed(n int, took time.Duration)
 	// Attempted reports an attempt: how late it was claimed, how long it took, and the status of the answer, 0 without one.
 	Attempted(late, took time.Duration, statusCode int)
-	// Recorded reports what was recorded of an attempt.
-	Recorded(result AttemptResult)
+	// Recorded reports what was recorded of an attempt to publish to a target.
+	Recorded(target uuid.UUID, result AttemptResult)
 	// Running reports how many attempts are under way.
 	Running(n int)
 	// Released reports stale claims that were released.
@@ -122,7 +76,7 @@ type WorkerOptions struct {
 type Worker struct {
 	o      WorkerOptions
 	ends   *groupcommit.Group[struct{}, Conclusion, AttemptResult]
-	beats  *groupcommit.Group[struct{}, Claim, bool] // whether the claim is lost
+	beats  *groupcommit.Group[struct{}, Beat, bool] // whether the claim is lost
 	wake   chan struct{}
 	freed  chan struct{} // an attempt has ended
 	ending atomic.Bool   // set when an unreachable database is no longer waited for
@@ -282,14 +236,15 @@ func (w *Worker) pause(ctx context.Context, rest, claim time.Duration) {
 func (w *Worker) free() Slots {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := Slots{Total: w.o.Concurrency - w.running, Each: w.firstSlots(), Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
+	all, free := w.o.Concurrency, w.o.Concurrency-w.running
+	s := Slots{Total: portion(free, all), Each: share(w.firstSlots(), w.running, all), Targets: make(map[uuid.UUID]int, len(w.targets)), Keys: w.o.Vault.KeyIDs()}
 	for id, t := range w.targets {
 		// What a target has earned outlasts the moments in which nothing is under way, between one claim and the next.
-		if t.used == 0 && t.limit >= s.Each && time.Since(t.ended) > forgetAfter {
+		if t.used == 0 && t.limit >= w.firstSlots() && time.Since(t.ended) > forgetAfter {
 			delete(w.targets, id)
 			continue
 		}
-		s.Targets[id] = max(0, t.limit-t.used)
+		s.Targets[id] = max(0, share(t.limit, w.running-t.used, all)-t.used)
 	}
 	return s
 }
@@ -308,12 +263,13 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 	t.used++
 	w.o.Observer.Running(w.running)
 	w.mu.Unlock()
+	work.meter = &Meter{}
 	return func() {
 		// What was sent is sent; an attempt whose claim may be another's by now must not go on.
 		every := min(w.o.StaleAfter/beatsPerLife, longestBeat)
 		ctx, stop := wait.Keep(ctx, wait.Keeping{
 			Since: since, Life: w.o.StaleAfter - w.o.StaleAfter*leaseMargin/100, First: every, Every: every, Retry: min(every, errorPause),
-			Renew: func(ctx context.Context) error { return w.renew(ctx, work.Claim) }, Lost: errClaimLost, TooLate: errClaimLost,
+			Renew: func(ctx context.Context) error { return w.renew(ctx, Beat{work.Claim, work.meter.Read()}) }, Lost: errClaimLost, TooLate: errClaimLost,
 		})
 		began := time.Now()
 		result := w.traced(ctx, work, since)
@@ -327,22 +283,22 @@ func (w *Worker) begin(ctx context.Context, work *Work, since time.Time) func() 
 }
 
 // renew keeps a claim alive, in one transaction with those whose time has come too.
-func (w *Worker) renew(ctx context.Context, c Claim) error {
-	lost, err := w.beats.Do(ctx, struct{}{}, c)
+func (w *Worker) renew(ctx context.Context, b Beat) error {
+	lost, err := w.beats.Do(ctx, struct{}{}, b)
 	switch {
 	case lost:
 		return errClaimLost
 	case err != nil && ctx.Err() == nil:
-		w.o.Logger.WarnContext(ctx, "heartbeat of a claim", "publication", c.ID, "error", err)
+		w.o.Logger.WarnContext(ctx, "heartbeat of a claim", "publication", b.ID, "error", err)
 	}
 	return err
 }
 
-func (w *Worker) beat(ctx context.Context, _ struct{}, batch []Claim) ([]bool, error) {
+func (w *Worker) beat(ctx context.Context, _ struct{}, batch []Beat) ([]bool, error) {
 	lost, err := w.o.Queue.Heartbeat(ctx, batch)
 	out := make([]bool, len(batch))
-	for i, c := range batch {
-		out[i] = slices.Contains(lost, c)
+	for i := range batch {
+		out[i] = slices.Contains(lost, batch[i].Claim)
 	}
 	return out, err
 }
@@ -354,14 +310,7 @@ func (w *Worker) end(work *Work, result Result, took time.Duration) {
 	w.running--
 	t := w.targets[work.Target.ID]
 	t.used--
-	switch first := w.firstSlots(); {
-	case result.Class == Transient:
-		t.limit = max(1, t.limit/2)
-	case took >= slowAnswer || t.limit < first:
-		t.limit = min(w.o.PerTarget, t.limit+1)
-	default:
-		t.limit = max(first, t.limit-1)
-	}
+	t.limit = nextLimit(t.limit, w.firstSlots(), w.o.PerTarget, result.Class, took)
 	t.ended = time.Now()
 	w.o.Observer.Running(w.running)
 	wait.Signal(w.freed)
@@ -399,29 +348,14 @@ func (w *Worker) send(ctx context.Context, work *Work, since time.Time) Result {
 		Save: func(ctx context.Context, progress []byte) error {
 			return w.o.Queue.SaveProgress(ctx, work.Claim, progress)
 		},
+		Meter: work.meter,
 	}
 	if until := work.Target.PreviousUntil; until != nil && d.At.Before(*until) {
 		if d.Previous, err = w.o.Vault.Open(work.Target.Previous, work.Target.ID[:]); err != nil {
 			w.o.Logger.WarnContext(ctx, "a target's previous secret cannot be read", "target", work.Target.ID, "error", err)
 		}
 	}
-	if ctx.Err() != nil { // This process was stopped for longer than the claim lives, perhaps. Another one may be at it.
-		return cutShort(ctx, Result{Class: Transient})
-	}
-	if finder, ok := sender.(Finder); ok && work.Version > 1 {
-		if result, settled := finder.Find(ctx, d); settled {
-			return cutShort(ctx, result)
-		}
-	}
-	return cutShort(ctx, sender.Send(ctx, d))
-}
-
-// cutShort says of a result why it is one, where the attempt was ended from outside.
-func cutShort(ctx context.Context, result Result) Result {
-	if cause := context.Cause(ctx); cause != nil && result.Class == Transient {
-		result.Error = cause.Error()
-	}
-	return result
+	return Deliver(ctx, sender, d)
 }
 
 // conclude records what came of an attempt. It goes on trying while the claim under lease may be in force: what is not recorded is
@@ -436,7 +370,7 @@ func (w *Worker) conclude(lease context.Context, work *Work, result Result) {
 		recorded, err := w.ends.Do(ctx, struct{}{}, c)
 		if err == nil {
 			if recorded != "" {
-				w.o.Observer.Recorded(recorded)
+				w.o.Observer.Recorded(work.Target.ID, recorded)
 			}
 			w.report(ctx, work, result, c.Verdict, recorded)
 			return
@@ -494,7 +428,7 @@ type nobody struct{}
 
 func (nobody) Claimed(int, time.Duration)                  {}
 func (nobody) Attempted(time.Duration, time.Duration, int) {}
-func (nobody) Recorded(AttemptResult)                      {}
+func (nobody) Recorded(uuid.UUID, AttemptResult)           {}
 func (nobody) Running(int)                                 {}
 func (nobody) Released(int)                                {}
 func (nobody) Fired(Outcome, time.Duration)                {}

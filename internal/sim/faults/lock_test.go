@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// TestLockHeldTooLong lets an owner hold a lock for ever, and another one wait for it.
-func TestLockHeldTooLong(t *testing.T) {
+// TestLockOldestHold lets an owner hold a lock for ever, and another one wait for it.
+func TestLockOldestHold(t *testing.T) {
 	_, server, s := scene(t)
 	s.breaks()
 	var held thing
@@ -26,16 +26,42 @@ func TestLockHeldTooLong(t *testing.T) {
 		}
 	})
 	s.fires("FairleadLockWaitTooLong")
-	s.fires("FairleadLockHeldTooLong")
-	section := sectionOf(t, "FairleadLockHeldTooLong")
+	s.fires("FairleadLockOldestHold")
+	section := sectionOf(t, "FairleadLockOldestHold")
 	out := s.operator.runs(t, section, "curl -s -H")
 	if !strings.Contains(out, held.ID) || !strings.Contains(out, `"gone"`) {
 		t.Errorf("the runbook's query does not show the holder")
 	}
 	sectionOf(t, "FairleadLockWaitTooLong").says(t, "as above")
 	s.operator.runs(t, section, "curl -s -X DELETE", "ID", held.ID)
-	s.ends("FairleadLockHeldTooLong", "DELETE /v1/locks/{id}")
+	s.ends("FairleadLockOldestHold", "DELETE /v1/locks/{id}")
 	s.ends("FairleadLockWaitTooLong", "likewise")
+	stop()
+}
+
+// TestLockHeldTooLong has a program hold a lock for longer than the rule allows, and then for less time.
+func TestLockHeldTooLong(t *testing.T) {
+	_, server, s := scene(t)
+	s.breaks()
+	work := func(holds time.Duration) (stop func()) {
+		return load(t, 1, func(ctx context.Context) {
+			status, answer := server.tries(ctx, http.MethodPost, "/v1/locks", `{"keys":["slow"],"owner":"worker","ttl":"1m","wait":"20s"}`)
+			if status == http.StatusCreated {
+				wait.For(ctx, holds)
+				_, _ = server.tries(context.Background(), http.MethodDelete, "/v1/locks/"+idOf(answer), "")
+			}
+		})
+	}
+	stop := work(2 * time.Second) // For a rule whose times are shortened, too.
+	s.fires("FairleadLockHeldTooLong")
+	section := sectionOf(t, "FairleadLockHeldTooLong")
+	if out := s.operator.runs(t, section, "curl -s -H"); !strings.Contains(out, `"holders"`) {
+		t.Errorf("the runbook's query shows no holders: %s", out)
+	}
+	section.says(t, "hold locks for less time")
+	stop()
+	stop = work(10 * time.Millisecond)
+	s.ends("FairleadLockHeldTooLong", "the lock was held for less time")
 	stop()
 }
 

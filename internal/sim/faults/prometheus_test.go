@@ -36,6 +36,7 @@ var (
 	alertName  = regexp.MustCompile(`(?m)^\s*- alert: (\w+)$`)
 	forPattern = regexp.MustCompile(`(?m)^(\s*for: )(\d+)([smh])$`)
 	window     = regexp.MustCompile(`(\[|offset )(\d+)([smh])\b`)
+	holding    = regexp.MustCompile(`(fairlead_lock_hold_seconds_bucket\[\w+\]\)\)\) > )30\b`)
 	lasting    = regexp.MustCompile(`(fairlead_\w+_seconds\) > )(\d+)`)
 )
 
@@ -76,6 +77,7 @@ func shorten(text string) string {
 		m := window.FindStringSubmatch(s)
 		return m[1] + duration(m[2], m[3])
 	})
+	text = holding.ReplaceAllString(text, "${1}0.5")
 	return lasting.ReplaceAllStringFunc(text, func(s string) string {
 		m := lasting.FindStringSubmatch(s)
 		n, err := strconv.Atoi(m[2])

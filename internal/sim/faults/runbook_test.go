@@ -22,11 +22,17 @@ type section struct{ title, text string }
 // sectionOf reads a section.
 func sectionOf(t *testing.T, title string) section {
 	t.Helper()
-	raw, err := os.ReadFile(runbookFile)
+	return sectionIn(t, runbookFile, title)
+}
+
+// sectionIn reads a section of a page.
+func sectionIn(t *testing.T, page, title string) section {
+	t.Helper()
+	raw, err := os.ReadFile(page)
 	testwait.Must(t, err)
 	_, rest, found := strings.Cut(string(raw), "\n## "+title+"\n")
 	if !found {
-		t.Fatalf("the runbook has no section %s", title)
+		t.Fatalf("%s has no section %s", page, title)
 	}
 	if end := regexp.MustCompile(`(?m)^#{1,2} `).FindStringIndex(rest); end != nil {
 		rest = rest[:end[0]]
@@ -85,17 +91,23 @@ type operator struct{ server, database string }
 // must succeed.
 func (o operator) runs(t *testing.T, s section, prefix string, replace ...string) string {
 	t.Helper()
-	command := strings.NewReplacer(replace...).Replace(s.command(t, prefix))
+	out, err := o.tries(t, strings.NewReplacer(replace...).Replace(s.command(t, prefix)))
+	if err != nil {
+		t.Fatalf("%s: %v", prefix, err)
+	}
+	return out
+}
+
+// tries gives a command to a shell, which may fail.
+func (o operator) tries(t *testing.T, command string) (said string, err error) {
+	t.Helper()
 	cmd := exec.CommandContext(testwait.Context(t, patience), "sh", "-c", command)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary(t))+":"+os.Getenv("PATH"), "PSQLRC=/dev/null", "PAGER=cat",
 		"FAIRLEAD_URL="+o.server, "FAIRLEAD_KEY="+sim.AdminKey, "FAIRLEAD_DATABASE_URL="+o.database)
 	out, err := cmd.CombinedOutput()
 	t.Logf("$ %s\n%s", command, out)
-	if err != nil {
-		t.Fatalf("%s: %v", command, err)
-	}
-	return string(out)
+	return string(out), err
 }
 
 // TestRunbookHasEveryAlert fails when an alert has no section, or a section that is not its rule's link, and when no

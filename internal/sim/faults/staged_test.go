@@ -5,10 +5,10 @@ package faults_test
 // staged are the alerts for which there is a fault in this package.
 func staged() []string {
 	return []string{
-		"FairleadDown", "FairleadQueueFull", "FairleadCommitSlow", "FairleadTransactionRetries", "FairleadFallbacks", "FairleadRowsBlocked", "FairleadOutcomesUnknown", "FairleadPanics", "FairleadErrors",
+		"FairleadDown", "FairleadQueueFull", "FairleadCommitSlow", "FairleadTransactionRetries", "FairleadFallbacks", "FairleadRowsBlocked", "FairleadOutcomesUnknown", "FairleadHistoryLost", "FairleadPanics", "FairleadErrors",
 		"FairleadDrawStuck", "FairleadOversold", "FairleadDrawDuplicate", "FairleadDrawFailing", "FairleadDrawRetries",
 		"FairleadLeaderAbsent", "FairleadTwoLeaders", "FairleadSubscribersDropped",
-		"FairleadLockHeldTooLong", "FairleadLockWaitTooLong", "FairleadLocksLost", "FairleadDeadlocks", "FairleadLocksContended",
+		"FairleadLockHeldTooLong", "FairleadLockOldestHold", "FairleadLockWaitTooLong", "FairleadLocksLost", "FairleadDeadlocks", "FairleadLocksContended",
 		"FairleadClaimsStale", "FairleadPublicationsLate", "FairleadSagasRetry", "FairleadInDoubt", "FairleadLedgerUnreachable", "FairleadMultidrawInterrupted",
 	}
 }

@@ -63,6 +63,8 @@ type Proxy struct {
 	group    sync.WaitGroup
 
 	mu        sync.Mutex
+	network   string // of PostgreSQL
+	address   string
 	rng       *rand.Rand
 	armed     bool
 	closed    bool
@@ -82,7 +84,7 @@ func Listen(ctx context.Context, opts Options) (*Proxy, error) {
 		return nil, fmt.Errorf("wire proxy: %w", err)
 	}
 	p := &Proxy{
-		opts: opts, listener: listener, links: map[*link]struct{}{},
+		opts: opts, network: opts.Network, address: opts.Address, listener: listener, links: map[*link]struct{}{},
 		rng: rand.New(rand.NewPCG(opts.Seed, 0)),
 	}
 	p.group.Go(p.accept)
@@ -91,6 +93,14 @@ func Listen(ctx context.Context, opts Options) (*Proxy, error) {
 
 // Addr is the host and port that the proxy listens on.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Lead cuts all connections and takes those that come then to another PostgreSQL, as a failover does.
+func (p *Proxy) Lead(network, address string) {
+	p.mu.Lock()
+	p.network, p.address = network, address
+	p.mu.Unlock()
+	p.cutAll()
+}
 
 // Arm starts or stops the losing of commits.
 func (p *Proxy) Arm(on bool) {
@@ -129,7 +139,10 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	backend, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), p.opts.Network, p.opts.Address)
+	p.mu.Lock()
+	network, address := p.network, p.address
+	p.mu.Unlock()
+	backend, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), network, address)
 	if err != nil {
 		_ = client.Close() // PostgreSQL may be down: that is for the client to see.
 		return

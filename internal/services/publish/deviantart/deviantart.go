@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,8 +19,6 @@ const DefaultURL = "https://www.deviantart.com"
 
 const (
 	api = "/api/v1/oauth2/"
-	// maxUploads bounds the files that are in memory at once.
-	maxUploads = 4
 	// Pages of lists, as large as the API gives them, and how many are looked through for one thing.
 	deltaPage   = 120
 	galleryPage = 24
@@ -33,9 +29,8 @@ const (
 
 // Sender publishes to accounts. It is safe for concurrent use.
 type Sender struct {
-	client  *outbound.Client
-	tokens  *publish.Tokens
-	uploads chan struct{}
+	client *outbound.Client
+	tokens *publish.Tokens
 }
 
 var (
@@ -45,7 +40,7 @@ var (
 
 // New returns a sender. Close it after use.
 func New(o outbound.Options, tokens *publish.Tokens) *Sender {
-	return &Sender{client: outbound.New(o), tokens: tokens, uploads: make(chan struct{}, maxUploads)}
+	return &Sender{client: outbound.New(o), tokens: tokens}
 }
 
 // Close closes idle connections. Attempts under way are not disturbed.
@@ -77,6 +72,7 @@ func (s *Sender) Find(ctx context.Context, d *publish.Delivery) (publish.Result,
 	if d.Progress == nil {
 		return publish.Result{}, false // No attempt came as far as to publish.
 	}
+	d.Meter.Begin(publish.StageLooking, 0)
 	x, post, p, err := s.open(ctx, d)
 	if err != nil {
 		return resultOf(err), true
@@ -110,6 +106,7 @@ func (s *Sender) Send(ctx context.Context, d *publish.Delivery) publish.Result {
 	if r, ok := x.save(ctx, p, uploaded); !ok {
 		return r
 	}
+	d.Meter.Begin(publish.StagePublishing, 0)
 	var made struct {
 		Deviation string `json:"deviationid"`
 	}
@@ -167,61 +164,22 @@ func (x *session) upload(ctx context.Context, post *Post) (item int64, made bool
 			return item, false, err
 		}
 	}
-	select {
-	case x.uploads <- struct{}{}:
-		defer func() { <-x.uploads }()
-	case <-ctx.Done():
-		return 0, false, fail(publish.Transient, "the upload was not begun in time")
-	}
-	file := post.File.Data
-	if post.File.URL != "" {
-		if file, err = x.fetch(ctx, post.File.URL); err != nil {
-			return 0, false, err
+	var (
+		file *source
+		got  struct {
+			Item number `json:"itemid"`
 		}
+	)
+	err = x.call(ctx, func() (r *http.Request, err error) {
+		r, file, err = x.submission(ctx, post)
+		return r, err
+	}, &got)
+	// An answer that comes before the file has been sent ends the sending, and says more.
+	if p, ok := errors.AsType[*problem](err); ok && p.result.StatusCode == 0 && file != nil && file.failure.Load() != nil {
+		return 0, false, file.failure.Load()
 	}
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	for name, values := range post.submission(stack(x.d)) {
-		for _, value := range values {
-			_ = form.WriteField(name, value) // Nothing fails that is written to memory.
-		}
-	}
-	part, _ := form.CreateFormFile("file", post.File.Name)
-	_, _ = part.Write(file)
-	_ = form.Close()
-	var got struct {
-		Item number `json:"itemid"`
-	}
-	err = x.call(ctx, http.MethodPost, api+"stash/submit", form.FormDataContentType(), body.Bytes(), &got)
 	if err == nil && got.Item == 0 {
 		err = fail(publish.Transient, "the target's answer to the upload was not understood")
 	}
 	return int64(got.Item), true, err
-}
-
-// fetch gets the file that a payload links to.
-func (x *session) fetch(ctx context.Context, from string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, x.d.Target.Timeout)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
-	if err != nil || (r.URL.Scheme != "http" && r.URL.Scheme != "https") {
-		return nil, fail(publish.Permanent, "the file's url is malformed")
-	}
-	response, err := x.client.Do(r) //nolint:bodyclose // Drain closes it.
-	if err != nil {
-		result := outbound.Failure(ctx, err, x.d.Target.Timeout)
-		return nil, fail(result.Class, "the file could not be fetched: %s", result.Error)
-	}
-	defer outbound.Drain(response.Body, cancel)
-	if class := outbound.Judge(response).Class; class != publish.Delivered {
-		return nil, fail(class, "the file could not be fetched: its server answered %d", response.StatusCode)
-	}
-	file, err := io.ReadAll(io.LimitReader(response.Body, MaxFile+1))
-	switch {
-	case err != nil:
-		return nil, fail(publish.Transient, "the file could not be fetched whole")
-	case len(file) == 0 || len(file) > MaxFile:
-		return nil, fail(publish.Permanent, "the file must have 1 to %d bytes", MaxFile)
-	}
-	return file, nil
 }

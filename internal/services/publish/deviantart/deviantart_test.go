@@ -317,12 +317,25 @@ func TestFileIsFetched(t *testing.T) {
 		case "/good":
 			_, _ = w.Write([]byte("a picture"))
 		case "/large":
-			_, _ = w.Write(make([]byte, deviantart.MaxFile+1))
+			w.Header().Set("Content-Length", strconv.Itoa(deviantart.MaxFile+1))
 		case "/away":
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case "/elsewhere":
 			http.Redirect(w, r, "/good", http.StatusFound)
 		case "/empty":
+		case "/chunks":
+			for _, part := range []string{"a ", "picture"} {
+				_, _ = w.Write([]byte(part))
+				_ = http.NewResponseController(w).Flush()
+			}
+		case "/cut":
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte("a pic"))
+			panic(http.ErrAbortHandler)
+		case "/cut-chunks":
+			_, _ = w.Write([]byte("a pic"))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
 		default:
 			http.NotFound(w, r)
 		}
@@ -330,7 +343,7 @@ func TestFileIsFetched(t *testing.T) {
 	t.Cleanup(files.Close)
 	for path, want := range map[string]publish.Class{
 		"/good": publish.Delivered, "/large": publish.Permanent, "/away": publish.Transient, "/elsewhere": publish.Permanent, "/empty": publish.Permanent,
-		"/none": publish.Permanent,
+		"/none": publish.Permanent, "/chunks": publish.Delivered, "/cut": publish.Transient, "/cut-chunks": publish.Transient,
 	} {
 		d := a.delivery(t, "t")
 		d.Target = &publish.Target{ID: a.target.ID, Kind: a.target.Kind, URL: a.target.URL, Timeout: 20 * time.Second}
@@ -339,8 +352,8 @@ func TestFileIsFetched(t *testing.T) {
 			t.Errorf("%s: %+v", path, r)
 		}
 	}
-	if g := a.Gallery(); len(g) != 1 || g[0].File != "a picture" {
-		t.Errorf("%+v", g)
+	if g := a.Gallery(); len(g) != 2 || g[0].File != "a picture" || g[1].File != "a picture" || len(a.Stash()) != 0 {
+		t.Errorf("%+v, and in Sta.sh %+v", g, a.Stash())
 	}
 	// The way to the file is guarded as every other is.
 	guarded := deviantart.New(outbound.Options{}, publish.NewTokens(a.store, a.vault))

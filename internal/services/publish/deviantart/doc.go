@@ -2,7 +2,8 @@
 //
 // # A delivery
 //
-//  1. The file is uploaded to Sta.sh (stash/submit), into a stack that is named after the publication's id.
+//  1. The file is uploaded to Sta.sh (stash/submit), into a stack that is named after the publication's id. A file that the payload
+//     links to passes through, and is never held in memory.
 //  2. The item's id is saved with the publication, under the claim. A worker that has lost its claim stops here.
 //  3. The item is published (stash/publish), which takes it out of Sta.sh. The deviation's id becomes the external id.
 //

@@ -14,8 +14,9 @@ import (
 const (
 	MaxTitle = 50 // characters
 	MaxTags  = 30
-	// MaxFile is how large a file may be, in bytes. Those in the payload itself end at the payload's own limit.
-	MaxFile = 30 << 20
+	// MaxFile is how large a file may be, in bytes. The API's own limits depend on the kind of the file and on the account. Files in
+	// the payload itself end at the payload's limit.
+	MaxFile = 1 << 30
 )
 
 // Post is the payload of a publication. Members that are absent are the account's own defaults.

@@ -20,7 +20,7 @@ import (
 // Limits of a session.
 const (
 	maxAnswer   = 4 << 20     // bytes of a JSON answer, unpacked
-	renewBefore = time.Minute // how long before its end an access token is renewed
+	renewBefore = time.Minute // how long before its end an access token is renewed, at least
 )
 
 // Credentials are a target's secret: those of the client that the account's owner has authorized.
@@ -39,7 +39,7 @@ type Token struct {
 // problem is an error that is the attempt's result.
 type problem struct{ result publish.Result }
 
-func fail(class publish.Class, format string, args ...any) error {
+func fail(class publish.Class, format string, args ...any) *problem {
 	return &problem{publish.Result{Class: class, Error: fmt.Sprintf(format, args...)}}
 }
 
@@ -83,7 +83,8 @@ func (s *Sender) session(ctx context.Context, d *publish.Delivery) (*session, er
 	if err := x.use(token); err != nil {
 		return nil, err
 	}
-	if x.token.Access == "" || x.now().After(x.token.Expires.Add(-renewBefore)) {
+	// A token that ended during a long upload would have the upload refused, and made again.
+	if x.token.Access == "" || x.now().After(x.token.Expires.Add(-max(renewBefore, d.Target.Timeout))) {
 		return x, x.renew(ctx)
 	}
 	return x, nil
@@ -158,10 +159,10 @@ func (x *session) request(ctx context.Context, method, path, contentType string,
 	return r, nil
 }
 
-// call makes a request under the token, and again with a new one when the token is refused.
-func (x *session) call(ctx context.Context, method, path, contentType string, body []byte, into any) error {
+// call makes a request under the token, and another one with a new token when that is refused.
+func (x *session) call(ctx context.Context, request func() (*http.Request, error), into any) error {
 	for again := false; ; again = true {
-		r, err := x.request(ctx, method, path, contentType, body)
+		r, err := request()
 		if err != nil {
 			return err
 		}
@@ -181,23 +182,24 @@ func (x *session) call(ctx context.Context, method, path, contentType string, bo
 }
 
 func (x *session) get(ctx context.Context, path string, into any) error {
-	return x.call(ctx, http.MethodGet, path, "", nil, into)
+	return x.call(ctx, func() (*http.Request, error) { return x.request(ctx, http.MethodGet, path, "", nil) }, into)
 }
 
 func (x *session) post(ctx context.Context, path string, form url.Values, into any) error {
-	return x.call(ctx, http.MethodPost, path, formType, []byte(form.Encode()), into)
+	return x.call(ctx, func() (*http.Request, error) {
+		return x.request(ctx, http.MethodPost, path, formType, []byte(form.Encode()))
+	}, into)
 }
 
 // answer sends a request and reads its answer. Its errors are a [problem].
 func (x *session) answer(ctx context.Context, r *http.Request, into any) error {
-	timeout := x.d.Target.Timeout
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// The API rejects clients that don't offer compression.
 	r.Header.Set("Accept-Encoding", "gzip")
 	response, err := x.client.Do(r.WithContext(ctx)) //nolint:bodyclose // Drain closes it.
 	if err != nil {
-		return &problem{outbound.Failure(ctx, err, timeout)}
+		return &problem{outbound.Failure(ctx, err)}
 	}
 	defer outbound.Drain(response.Body, cancel)
 	body, err := unpacked(response)
@@ -208,7 +210,7 @@ func (x *session) answer(ctx context.Context, r *http.Request, into any) error {
 		err = json.Unmarshal(body, into)
 	}
 	if ctx.Err() != nil {
-		return &problem{outbound.Failure(ctx, ctx.Err(), timeout)}
+		return &problem{outbound.Failure(ctx, ctx.Err())}
 	}
 	if err != nil {
 		return &problem{publish.Result{Class: publish.Transient, StatusCode: response.StatusCode, Error: "the target's answer was not understood"}}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
@@ -79,11 +80,14 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 func (c *Client) Do(r *http.Request) (*http.Response, error) {
 	if !c.allowPrivate {
 		if err := c.guard.checkHost(r.URL.Hostname()); err != nil {
+			if r.Body != nil {
+				_ = r.Body.Close()
+			}
 			return nil, err
 		}
 	}
 	r.Header.Set("User-Agent", c.userAgent)
-	return c.client.Do(r) //nolint:gosec // The dialer checks the address.
+	return c.client.Do(r)
 }
 
 // retryAfter reads the header of that name: seconds, or a date, which is taken against the answer's own where it has one, so
@@ -123,26 +127,35 @@ func Judge(r *http.Response) publish.Result {
 
 // Failure says what it means that there was no answer. The words of the network's errors are not for publications: they name
 // addresses of ours.
-func Failure(ctx context.Context, err error, timeout time.Duration) publish.Result {
+func Failure(ctx context.Context, err error) publish.Result {
 	result := publish.Result{Class: publish.Transient}
 	var (
 		dns    *net.DNSError
 		verify *tls.CertificateVerificationError
+		alert  tls.AlertError
+		plain  tls.RecordHeaderError
 		op     *net.OpError
+		wait   interface{ Timeout() bool }
 	)
 	switch {
 	case errors.Is(err, ErrRefusedAddress):
-		return publish.Result{Class: publish.Permanent, Error: "refused: " + ErrRefusedAddress.Error()}
+		return publish.Result{Class: publish.Permanent, Cause: publish.CauseAddress, Error: "refused: " + ErrRefusedAddress.Error()}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		result.Error = fmt.Sprintf("no answer within %s", timeout)
+		result.Cause, result.Error = publish.CauseTimeout, "no answer in time"
 	case errors.As(err, &dns):
-		result.Error = "the target's name could not be resolved"
+		result.Cause, result.Error = publish.CauseDNS, "the target's name could not be resolved"
 	case errors.As(err, &verify):
-		result.Error = "the target's certificate is not valid"
+		result.Cause, result.Error = publish.CauseTLS, "the target's certificate is not valid"
+	case errors.As(err, &alert), errors.As(err, &plain), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		result.Cause, result.Error = publish.CauseTLS, "no secure connection could be made with the target"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		result.Cause, result.Error = publish.CauseRefused, "the target could not be reached: it refuses connections"
+	case errors.As(err, &wait) && wait.Timeout():
+		result.Cause, result.Error = publish.CauseTimeout, "the target could not be reached in time"
 	case errors.As(err, &op) && op.Op == "dial":
-		result.Error = "the target could not be reached"
+		result.Cause, result.Error = publish.CauseNetwork, "the target could not be reached"
 	default:
-		result.Error = "the connection failed before an answer came"
+		result.Cause, result.Error = publish.CauseNetwork, "the connection failed before an answer came"
 	}
 	return result
 }

@@ -90,13 +90,7 @@ func (x *trial) attempt(ctx context.Context, d *publish.Delivery) publish.Result
 	x.Helper()
 	given := *d
 	d.Version++
-	if finder, ok := x.Sender().(publish.Finder); ok && given.Version > 1 {
-		if r, settled := finder.Find(ctx, &given); settled {
-			x.check(r)
-			return r
-		}
-	}
-	r := x.Sender().Send(ctx, &given)
+	r := publish.Deliver(ctx, x.Sender(), &given)
 	x.check(r)
 	return r
 }

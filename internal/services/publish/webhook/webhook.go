@@ -59,15 +59,16 @@ func CheckURL(raw string) error {
 
 // Send implements [publish.Sender].
 func (s *Sender) Send(ctx context.Context, d *publish.Delivery) publish.Result {
-	ctx, cancel := context.WithTimeout(ctx, d.Target.Timeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	d.Meter.Begin(publish.StagePublishing, 0)
 	request, err := s.request(ctx, d)
 	if err != nil {
 		return publish.Result{Class: publish.Permanent, Error: err.Error()}
 	}
 	response, err := s.client.Do(request) //nolint:bodyclose // Drain closes it.
 	if err != nil {
-		return outbound.Failure(ctx, err, d.Target.Timeout)
+		return outbound.Failure(ctx, err)
 	}
 	defer outbound.Drain(response.Body, cancel)
 	return outbound.Judge(response)

@@ -213,9 +213,22 @@ func TestSlowReceivers(t *testing.T) {
 		if name == "stalls" || name == "drips" {
 			d.Target.Timeout = 2 * time.Second // It is waited for.
 		}
-		got := s.Send(t.Context(), d)
+		got := publish.Deliver(t.Context(), s, d)
 		if took := time.Since(began); got.Class != c.want || took > patience {
 			t.Errorf("%s: %+v after %v", name, got, took)
+		}
+	}
+	// A server that takes connections and never says anything: the handshake, too, is part of the attempt's time.
+	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for _, scheme := range []string{"http", "https"} {
+		d := delivery(scheme + "://" + silent.Addr().String())
+		d.Target.Timeout = time.Second
+		if got := publish.Deliver(t.Context(), s, d); got.Class != publish.Transient || got.Error != "the attempt took longer than the target's timeout of 1s" {
+			t.Errorf("%s, silent: %+v", scheme, got)
 		}
 	}
 	dead := serve(t, nil)

@@ -4,10 +4,14 @@
 package deviantarttest
 
 import (
+	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -42,7 +46,7 @@ type Item struct {
 	ID    int64
 	Stack string
 	Title string
-	File  string // its bytes
+	File  string // its bytes, or [Digest] of them where there are many
 }
 
 // Deviation is what has been published.
@@ -76,7 +80,6 @@ func New() *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /oauth2/token", s.token)
 	for pattern, handler := range map[string]http.HandlerFunc{
-		"POST stash/submit":  s.submit,
 		"POST stash/publish": s.publish,
 		"POST stash/delete":  s.remove,
 		"GET stash/delta":    s.delta,
@@ -93,6 +96,7 @@ func New() *Server {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(method+" /api/v1/oauth2/"+path, s.authorized(handler))
 	}
+	mux.HandleFunc("POST /api/v1/oauth2/stash/submit", s.submit)
 	s.Server = httptest.NewServer(s.faulty(mux))
 	return s
 }
@@ -206,15 +210,23 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		switch {
-		case s.access == "" || r.Header.Get("Authorization") != "Bearer "+s.access:
-			refuse(w, http.StatusUnauthorized, "invalid_token", "Expired oAuth2 user token. The client should request a new one with an access code or a refresh token.")
-		case !s.scopes:
-			refuse(w, http.StatusForbidden, "insufficient_scope", "The token does not have the scope that this needs.")
-		default:
+		if s.allows(w, r) {
 			next(w, r)
 		}
 	}
+}
+
+// allows refuses a request whose token is not good. It wants the lock.
+func (s *Server) allows(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case s.access == "" || r.Header.Get("Authorization") != "Bearer "+s.access:
+		refuse(w, http.StatusUnauthorized, "invalid_token", "Expired oAuth2 user token. The client should request a new one with an access code or a refresh token.")
+	case !s.scopes:
+		refuse(w, http.StatusForbidden, "insufficient_scope", "The token does not have the scope that this needs.")
+	default:
+		return true
+	}
+	return false
 }
 
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
@@ -237,17 +249,62 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// maxKept is up to which length the double keeps a file.
+const maxKept = 1 << 20
+
+// Digest is what the double keeps of a file that is longer than a mebibyte.
+func Digest(length int64, sum []byte) string { return fmt.Sprintf("%d bytes, %x", length, sum) }
+
+// submit reads the upload as it comes, without the lock, and does nothing unless all of it came.
 func (s *Server) submit(w http.ResponseWriter, r *http.Request) {
-	file, _, err := r.FormFile("file")
-	if err != nil {
+	if !locked(s, func() bool { return s.allows(w, r) }) {
+		return
+	}
+	item, err := readUpload(r)
+	if err != nil || item.File == "" {
 		refuse(w, http.StatusBadRequest, "invalid_request", "A file must be sent.")
 		return
 	}
-	raw, _ := io.ReadAll(file) // It is in memory.
-	s.last++
-	item := Item{ID: s.last, Stack: r.FormValue("stack"), Title: r.FormValue("title"), File: string(raw)}
-	s.stash = append(s.stash, item)
+	s.set(func() {
+		s.last++
+		item.ID = s.last
+		s.stash = append(s.stash, item)
+	})
 	reply(w, map[string]any{"status": "success", "itemid": item.ID, "stack": item.Stack, "stackid": stackID(item.ID)})
+}
+
+func readUpload(r *http.Request) (item Item, err error) {
+	form, err := r.MultipartReader()
+	for err == nil {
+		var part *multipart.Part
+		if part, err = form.NextPart(); err != nil {
+			break
+		}
+		var (
+			kept bytes.Buffer
+			n    int64
+			sum  = sha256.New()
+		)
+		if n, err = io.Copy(sum, io.TeeReader(io.LimitReader(part, maxKept), &kept)); err == nil {
+			var more int64
+			more, err = io.Copy(sum, part)
+			n += more
+		}
+		switch text := kept.String(); part.FormName() {
+		case "title":
+			item.Title = text
+		case "stack":
+			item.Stack = text
+		case "file":
+			if item.File = text; n > maxKept {
+				item.File = Digest(n, sum.Sum(nil))
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return item, err
 }
 
 // stackID numbers stacks apart from items.

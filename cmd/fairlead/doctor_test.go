@@ -1,0 +1,77 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestDoctorFindsWhatDoesNotGetOn leaves a saga, a draw, a publication and a multi-draw behind, as crashes and dead targets leave
+// them. The doctor names each with its remedy, on the server and on its database, until they have gone on.
+func TestDoctorFindsWhatDoesNotGetOn(t *testing.T) {
+	s := startScene(t)
+	t.Setenv(keyVariable, s.key)
+	for _, account := range []string{"shop", "buyer-1"} {
+		s.account(account, 1000)
+	}
+	asks := map[string][]string{"server": {"doctor", "--url", s.url}, "database": {"doctor", "--database-url", s.node.DatabaseURL()}}
+	healthy := func() {
+		t.Helper()
+		for where, args := range asks {
+			out, err := execute(t, args...)
+			for _, want := range []string{"ok: sagas: ", "ok: publications: ", "ok: draws: ", "ok: multidraws: ", "ok: integrity: ", "healthy: every promise holds here"} {
+				if err != nil || !strings.Contains(out, want) {
+					t.Errorf("%s: no %q in %v\n%s", where, want, err, out)
+				}
+			}
+			if strings.Contains(out, "to mend it") || strings.Contains(out, ": \n") {
+				t.Errorf("%s:\n%s", where, out)
+			}
+		}
+	}
+	healthy()
+
+	publication := s.newFailure()
+	multidraw := s.id("POST", "/v1/multidraws", obj{"lock_key": "daily", "count": 1000, "range": obj{"min": 1, "max": 6}})
+	s.one(`UPDATE multidraws SET status = 'interrupted', completed = 0, checkpoints = 0, completed_at = NULL WHERE id = $1`, multidraw)
+	for where, args := range asks {
+		out, err := execute(t, args...)
+		for _, want := range []string{"warning: publications: 1 publication has failed for good", "/v1/publications/ID/retry", "warning: multidraws: 1 multi-draw is interrupted", "healthy: every"} {
+			if err != nil || !strings.Contains(out, want) {
+				t.Errorf("%s: no %q in %v\n%s", where, want, err, out)
+			}
+		}
+	}
+	saga := s.newStuckSaga("saga")
+	campaign := s.newCampaign("Late", 2)
+	s.one(`UPDATE campaigns SET status = 'drawing', sold_positions = total_positions, draw_started_at = now() - interval '1 minute' WHERE id = $1`, campaign)
+	for where, args := range asks {
+		out, err := execute(t, args...)
+		for _, want := range []string{
+			"WRONG: sagas: 1 operation of several steps is stuck: " + saga + " (cross-transfer, failed 12 times in a row: the ledger was away", "to mend it: mend what the error names; then fairlead sagas retry ID",
+			"WRONG: draws: 1 campaign is sold out, and the draw is late by more than 10s", "FairleadDrawStuck", "NOT HEALTHY",
+		} {
+			if err == nil || !strings.Contains(out, want) {
+				t.Errorf("%s: no %q in %v\n%s", where, want, err, out)
+			}
+		}
+	}
+	out, err := execute(t, append(asks["server"], "--json")...)
+	for _, want := range []string{`"check": "sagas"`, `"remedy": "mend what`, `"multidraws",`} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("no %q in %v\n%s", want, err, out)
+		}
+	}
+
+	// A service key may not see all of it, which is no fault of the server's.
+	s.one(`UPDATE campaigns SET status = 'active', sold_positions = 0, draw_started_at = NULL WHERE id = $1`, campaign)
+	s.call("POST", "/v1/sagas/"+saga+"/retry", nil)
+	s.eventually("the saga ends", func() bool { return s.call("GET", "/v1/sagas/"+saga, nil)["status"] == "completed" })
+	s.one(`UPDATE publications SET status = 'cancelled' WHERE id = $1 AND status = 'failed'`, publication)
+	s.call("POST", "/v1/multidraws/"+multidraw+"/rollback", nil)
+	t.Setenv(keyVariable, s.serviceKey())
+	if out, err := execute(t, asks["server"]...); err != nil || !strings.Contains(out, "warning: operations: sagas, publications, draws and multi-draws were not checked") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Setenv(keyVariable, s.key)
+	healthy()
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/operator"
+)
+
+// plainly tells an operator what a reason of /readyz means.
+func plainly(reason operator.Unreadiness) string {
+	switch reason {
+	case operator.UnreadyDatabase:
+		return "the database can't be reached, or does not answer"
+	case operator.UnreadyReadOnly:
+		return "the database is read-only"
+	case operator.UnreadyCommit:
+		return "a commit does not end within 2 s"
+	case operator.UnreadyDisk:
+		return "the database's disk is full"
+	case operator.UnreadySchema:
+		return "the schema is not one that this version can work with"
+	case operator.UnreadyPool:
+		return "the database has no free connection"
+	case operator.UnreadyDraining:
+	}
+	return string(reason)
+}
+
+// remedyForError tells an operator what to do about a database that can't be used.
+func remedyForError(err error) string {
+	const absentDatabase = "3D000"
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == absentDatabase {
+		return "make the database, with createdb NAME or CREATE DATABASE, or mend its name in the URL"
+	}
+	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
+		return remedyFor(why.Reason)
+	}
+	return remedyFor(operator.UnreadyDatabase)
+}
+
+// remedyFor tells an operator what to do about a reason of /readyz.
+func remedyFor(reason operator.Unreadiness) string {
+	switch reason {
+	case operator.UnreadyDatabase:
+		return "start PostgreSQL, or mend the address, user or password in the database's URL"
+	case operator.UnreadyReadOnly:
+		return "give the primary's URL, or promote this standby, or turn default_transaction_read_only off"
+	case operator.UnreadyCommit:
+		return "look at pg_stat_replication, synchronous_standby_names and the disk"
+	case operator.UnreadyDisk:
+		return "make room on the database's disk"
+	case operator.UnreadySchema:
+		return "run fairlead migrate up, or install the newer version of fairlead"
+	case operator.UnreadyPool:
+		return "end what holds the connections (pg_stat_activity), or raise max_connections"
+	case operator.UnreadyDraining:
+		return "wait for the next server, or start one"
+	}
+	return ""
+}
+
+// healthy says what it means that a check has found nothing.
+func healthy(check string) string {
+	return map[string]string{
+		"database":           "it answers",
+		"ready":              "the server commits commands",
+		"commits":            "a small write commits within 2 s",
+		"version":            "PostgreSQL 14 or newer",
+		"fsync":              "commits reach the disk",
+		"full_page_writes":   "a power failure does not corrupt pages",
+		"synchronous_commit": "a command is answered after its commit is durable",
+		"replication":        "the standbys confirm commits, or there are none",
+		"standby":            "this is the primary",
+		"pooler":             "there is none that changes what a session means",
+		"costs":              "no setting makes every command slower",
+		"blocked":            "no session blocks others for longer than 5 s",
+		"schema":             "it is up to date, and this version can work with it",
+		"history":            "no server has found that commits are lost",
+		"sagas":              "no operation of several steps is stuck",
+		"publications":       "none has failed for good",
+		"draws":              "no draw is late",
+		"multidraws":         "none is interrupted",
+		"integrity":          "every balance is the sum of its entries",
+	}[check]
+}
+
+// oneLine is an error of PostgreSQL's driver, which names each address that it tried on a line of its own, often twice.
+func oneLine(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(slices.Compact(lines), " ")
+}

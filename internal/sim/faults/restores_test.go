@@ -1,0 +1,267 @@
+//go:build unix
+
+package faults_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+)
+
+// restoresPage has the operator's steps, which these tests take.
+const restoresPage = "../../../docs/operations/restores.md"
+
+// witness is what the world outside of a database has seen of it.
+type witness struct {
+	auction string
+	tokens  map[string]int64
+	seq     int64 // of the auction's last event
+	amount  int64 // of the last bid
+}
+
+// newWitness begins what goes on before and after a backup is made.
+func newWitness(t *testing.T, s *server) *witness {
+	t.Helper()
+	s.accounts(t, "seller", "ann")
+	w := &witness{tokens: map[string]int64{}}
+	var auction thing
+	s.posts(t, "/v1/auctions", `{"title":"old","currency":"SIM","seller":"seller","rounds":[{"winners":1,"duration":"1h"}],"cooldown":"0s","unique_amounts":false}`, &auction)
+	w.auction = auction.ID
+	s.posts(t, "/v1/auctions/"+w.auction+"/start", ``, nil)
+	w.acts(t, s, "kept")
+	return w
+}
+
+// acts takes locks, bids, and fails the test when it sees a token for the second time.
+func (w *witness) acts(t *testing.T, s *server, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		for range 3 {
+			token, id := w.grant(t, s, key)
+			if token <= w.tokens[key] {
+				t.Errorf("%s has token %d, and %d was given before", key, token, w.tokens[key])
+			}
+			w.tokens[key] = token
+			s.does(t, http.MethodDelete, "/v1/locks/"+id, "", nil)
+		}
+	}
+	for range 3 {
+		w.amount++
+		var bid struct{ Seq int64 }
+		s.posts(t, "/v1/auctions/"+w.auction+"/bids", fmt.Sprintf(`{"account":"ann","amount":%d}`, w.amount), &bid)
+		w.seq = bid.Seq
+	}
+}
+
+func (w *witness) grant(t *testing.T, s *server, key string) (token int64, id string) {
+	t.Helper()
+	var lock struct {
+		ID     string
+		Tokens map[string]int64
+	}
+	s.posts(t, "/v1/locks", fmt.Sprintf(`{"keys":[%q],"owner":"o","ttl":"10s"}`, key), &lock)
+	return lock.Tokens[key], lock.ID
+}
+
+// resumes asks for the events after the last one seen.
+func (w *witness) resumes(t *testing.T, s *server) (status int, code string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testwait.Context(t, patience))
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/events?topic=auction:%s&since=%d", s.URL(), w.auction, w.seq), nil)
+	testwait.Must(t, err)
+	request.Header.Set("Authorization", "Bearer "+sim.AdminKey)
+	response, err := calls.Do(request)
+	testwait.Must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode == http.StatusOK {
+		return http.StatusOK, ""
+	}
+	var problem struct{ Code string }
+	testwait.Must(t, json.NewDecoder(response.Body).Decode(&problem))
+	return response.StatusCode, problem.Code
+}
+
+// refuses fails the test unless the server says that the witness comes from another history.
+func (w *witness) refuses(t *testing.T, s *server) {
+	t.Helper()
+	if status, code := w.resumes(t, s); status != http.StatusGone || code != "unknown_seq" {
+		t.Errorf("a subscriber that comes from the lost history is told %d %s", status, code)
+	}
+}
+
+// TestRestoreOfADump takes the steps of the page for a dump.
+func TestRestoreOfADump(t *testing.T) {
+	torture(t)
+	old := pgtest.Server(t)
+	server := newServer(t, old.URL())
+	w := newWitness(t, server)
+	o := operator{server.URL(), old.URL()}
+	page := sectionIn(t, restoresPage, "Dump and restore")
+	u, err := url.Parse(old.URL())
+	testwait.Must(t, err)
+	u.Path = "/restored"
+	names := []string{"fairlead.dump", filepath.Join(t.TempDir(), "fairlead.dump"), `"$RESTORED_URL"`, "'" + u.String() + "'"}
+	o.runs(t, page, "pg_dump", names...)
+	w.acts(t, server, "kept", "new")
+	if status, _ := w.resumes(t, server); status != http.StatusOK {
+		t.Errorf("before the restore, a subscriber is told %d", status)
+	}
+	server.kill(t)
+	for _, command := range []string{"createdb", "pg_restore", "fairlead migrate up", "fairlead integrity", "fairlead doctor --accept-history", "fairlead keys list"} {
+		o.runs(t, page, command, names...)
+	}
+	next := newServer(t, u.String())
+	w.refuses(t, next)
+	w.amount = queried[int64](t, u.String(), `SELECT max(amount) FROM auction_bids`)
+	w.acts(t, next, "kept", "new")
+	o.runs(t, page, "fairlead doctor --database-url", names...)
+}
+
+// TestRestoreToAnEarlierPoint recovers a database to an earlier point, while a server and a subscriber go on.
+func TestRestoreToAnEarlierPoint(t *testing.T) {
+	torture(t)
+	old, archive := archiving(t)
+	proxy, through := wire.Through(t, old.URL(), wire.Options{})
+	server := newServer(t, through)
+	w := newWitness(t, server)
+	page := sectionIn(t, restoresPage, "Point-in-time recovery")
+	base := filepath.Join(t.TempDir(), "base")
+	(operator{server.URL(), old.URL()}).runs(t, page, "pg_basebackup", "--pgdata=base", "--pgdata="+base)
+	w.acts(t, server, "kept")
+	amount := w.amount
+	execute(t, old.URL(), `SELECT pg_create_restore_point('noon')`)
+	w.acts(t, server, "kept", "new")
+	segment := queried[string](t, old.URL(), `SELECT pg_walfile_name(pg_switch_wal())`)
+	testwait.Eventually(t, patience, "the log is in the archive", func() bool {
+		_, err := os.Stat(filepath.Join(archive, segment))
+		return err == nil
+	})
+	settings := strings.NewReplacer("/archive/", archive+"/", "recovery_target_time = '2027-01-31 12:00:00+00'", "recovery_target_name = 'noon'").
+		Replace(page.settings(t))
+	restored := pgtest.ServerOn(t, func(dir string) error {
+		to := filepath.Join(dir, "postgres")
+		if err := os.CopyFS(to, os.DirFS(base)); err != nil {
+			return err
+		}
+		if err := os.Chmod(to, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, "recovery.signal"), nil, 0o600); err != nil {
+			return err
+		}
+		// Who starts it takes its first answer for the end of the recovery.
+		return os.WriteFile(filepath.Join(to, "postgresql.auto.conf"), []byte(settings+"hot_standby = off\n"), 0o600)
+	})
+	at := operator{server.URL(), restored.URL()}
+	testwait.Eventually(t, patience, "the end of the recovery", func() bool {
+		return strings.TrimSpace(at.runs(t, page, "psql")) == "f"
+	})
+	to, err := pgx.ParseConfig(restored.URL())
+	testwait.Must(t, err)
+	proxy.Lead(pgconn.NetworkAddress(to.Host, to.Port))
+	testwait.Eventually(t, patience, "the server notices", func() bool { return strings.Contains(server.Log(), "history lost") })
+	w.refuses(t, server)
+	if said, err := at.tries(t, page.command(t, "fairlead doctor --database-url")); err == nil || !strings.Contains(said, "WRONG: history:") {
+		t.Errorf("doctor is content: %v", err)
+	}
+	at.runs(t, page, "fairlead integrity")
+	at.runs(t, page, "fairlead doctor --accept-history")
+	w.amount = amount
+	w.acts(t, server, "kept", "new")
+	at.runs(t, page, "fairlead doctor --database-url")
+}
+
+// settings are the lines of the section's block of settings.
+func (s section) settings(t *testing.T) string {
+	t.Helper()
+	_, block, _ := strings.Cut(s.text, "```ini\n")
+	block, _, found := strings.Cut(block, "```")
+	if !found {
+		t.Fatalf("section %s has no settings", s.title)
+	}
+	return block
+}
+
+// archiving is a PostgreSQL that archives its log.
+func archiving(t *testing.T) (pg *localpg.Instance, archive string) {
+	t.Helper()
+	pg = pgtest.Server(t)
+	archive, err := os.MkdirTemp("", "archive") //nolint:usetesting // PostgreSQL's user has to pass.
+	testwait.Must(t, err)
+	t.Cleanup(func() { testwait.Check(t, os.RemoveAll(archive)) })
+	testwait.Must(t, os.Chmod(archive, 0o777))
+	execute(t, pg.URL(), `ALTER SYSTEM SET archive_mode = on`, `ALTER SYSTEM SET archive_command = 'cp %p `+archive+`/%f.part && mv `+archive+`/%f.part `+archive+`/%f'`)
+	hba, err := os.OpenFile(queried[string](t, pg.URL(), `SELECT current_setting('hba_file')`), os.O_APPEND|os.O_WRONLY, 0)
+	testwait.Must(t, err)
+	_, err = hba.WriteString("local replication all trust\n")
+	testwait.Must(t, err)
+	testwait.Must(t, hba.Close())
+	before := pg.Restarts()
+	testwait.Must(t, syscall.Kill(pg.PID(), syscall.SIGINT))
+	testwait.Eventually(t, patience, "PostgreSQL is restarted", func() bool {
+		conn, err := pgx.Connect(t.Context(), pg.URL())
+		if err != nil {
+			return false
+		}
+		return pg.Restarts() > before && conn.Close(t.Context()) == nil
+	})
+	return pg, archive
+}
+
+// TestCloneBesideTheOriginal starts a server on a physical copy while the original goes on.
+func TestCloneBesideTheOriginal(t *testing.T) {
+	torture(t)
+	old := pgtest.Server(t)
+	server := newServer(t, old.URL())
+	w := newWitness(t, server)
+	var target thing
+	server.posts(t, "/v1/targets", `{"name":"hook","kind":"webhook","url":"https://example.com/hook"}`, &target)
+	clone := pgtest.CopyOf(t, old)
+	twin := *w
+	twin.tokens = map[string]int64{"kept": w.tokens["kept"]}
+	w.acts(t, server, "kept", "new")
+
+	page := sectionIn(t, restoresPage, "A clone beside the original")
+	o := operator{server.URL(), clone.URL()}
+	at := []string{`"$CLONE_URL"`, "'" + clone.URL() + "'"}
+	o.runs(t, page, `psql "$CLONE_URL" -c "UPDATE targets SET paused_at = now()`, at...)
+	other := newServer(t, clone.URL())
+	o.runs(t, page, "fairlead doctor", at...)
+	var paused struct {
+		PausedReason string `json:"paused_reason"`
+	}
+	other.does(t, http.MethodGet, "/v1/targets/"+target.ID, "", &paused)
+	if paused.PausedReason != "request" {
+		t.Errorf("the clone would send: %+v", paused)
+	}
+	twin.acts(t, other, "kept", "new")
+	if w.tokens["new"] != twin.tokens["new"] || w.tokens["kept"] != twin.tokens["kept"] {
+		t.Errorf("tokens of the original %v and of the clone %v: the page says that they are the same", w.tokens, twin.tokens)
+	}
+
+	// It takes the original's place.
+	server.kill(t)
+	w.acts(t, other, "nobody's")
+	recovery := sectionIn(t, restoresPage, "Point-in-time recovery")
+	o.runs(t, recovery, "fairlead integrity")
+	o.runs(t, recovery, "fairlead doctor --accept-history")
+	w.acts(t, other, "kept", "new")
+	o.runs(t, page, `psql "$CLONE_URL" -c "UPDATE targets SET paused_at = NULL`, at...)
+}

@@ -1,0 +1,168 @@
+package fairlead
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+)
+
+const requirementsPage = "docs/requirements.md"
+
+// tree is the text of the repository's files by their path.
+type tree map[string]string
+
+func readTree(t *testing.T) tree {
+	t.Helper()
+	files := tree{}
+	testwait.Must(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), ".") && d.Name() != ".github":
+			return fs.SkipDir
+		case !written.MatchString(name) || !d.Type().IsRegular():
+			return nil
+		}
+		content, err := os.ReadFile(name)
+		files[filepath.ToSlash(name)] = string(content)
+		return err
+	}))
+	return files
+}
+
+// under returns the text of a file, or of all files directly in a directory, and whether there is any.
+func (f tree) under(name string) (text string, found bool) {
+	if text, found = f[name]; found {
+		return text, true
+	}
+	for file, content := range f {
+		if path.Dir(file) == strings.TrimSuffix(name, "/") {
+			text, found = text+content+"\n", true
+		}
+	}
+	return text, found
+}
+
+// tests returns the names of the test functions: by themselves, and behind the name of their directory.
+func (f tree) tests() map[string]bool {
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example|Benchmark)\w*)\(`)
+	names := map[string]bool{}
+	for file, text := range f {
+		if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, m := range function.FindAllStringSubmatch(text, -1) {
+			names[m[1]], names[path.Base(path.Dir(file))+"."+m[1]] = true, true
+		}
+	}
+	return names
+}
+
+var (
+	written   = regexp.MustCompile(`\.(go|sql|lua|sh|md|yml|yaml|json|html|js)$`)
+	span      = regexp.MustCompile("`([^`]+)`")
+	filePath  = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*(/|\.(go|sql|lua|sh|md|yml|yaml|json|html|js))$|^(bench|claim|checkpoint|fairdraw|idempotency|lock|multidraw|saga|internal|examples)(/[\w.-]+)*$`)
+	plainPath = regexp.MustCompile(`^\w[\w.-]*(/[\w.-]+)+/?$`)
+	testName  = regexp.MustCompile(`^(\w+\.)?((?:Test|Fuzz|Example|Benchmark)[A-Z]\w*)(/(.+))?$`)
+)
+
+// TestRequirements checks the rows of the page on the requirements: the third column names files, and what stands in one of them, the
+// fourth tests, which TestPages looks for. A row without a test has to say why.
+func TestRequirements(t *testing.T) {
+	t.Parallel()
+	files := readTree(t)
+	rows := 0
+	for line := range strings.Lines(files[requirementsPage]) {
+		cells := strings.Split(strings.TrimSpace(line), " | ")
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| § ") {
+			continue
+		}
+		rows++
+		if len(cells) != 4 {
+			t.Errorf("%d columns: %s", len(cells), line)
+			continue
+		}
+		where, shown := cells[2], strings.TrimSuffix(cells[3], " |")
+		text, named := "", span.FindAllStringSubmatch(where, -1)
+		for _, m := range named {
+			if filePath.MatchString(m[1]) {
+				content, found := files.under(m[1])
+				if text += content; !found {
+					t.Errorf("there is no %s: %s", m[1], line)
+				}
+			}
+		}
+		for _, m := range named {
+			if !filePath.MatchString(m[1]) && !strings.Contains(text, m[1]) {
+				t.Errorf("no file of the row has %s: %s", m[1], line)
+			}
+		}
+		proofs := span.FindAllStringSubmatch(shown, -1)
+		for _, m := range proofs {
+			name := testName.FindStringSubmatch(m[1])
+			if name == nil {
+				t.Errorf("%s is no test: %s", m[1], line)
+			}
+		}
+		if reason := regexp.MustCompile(`^\*\*(Differs|Not yet|Page|Figure)`); len(proofs) == 0 && !reason.MatchString(where) {
+			t.Errorf("neither a test nor a reason: %s", line)
+		}
+	}
+	if rows < 145 {
+		t.Errorf("only %d rows", rows)
+	}
+}
+
+// TestPages checks what all pages name: tests, and files, also by their links.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	files := readTree(t)
+	tests, link := files.tests(), regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	for page, content := range files {
+		if !strings.HasSuffix(page, ".md") {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(content, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil && !strings.Contains(m[1], "://") {
+				t.Errorf("%s: there is no %s", page, m[1])
+			}
+		}
+		if page == "CHANGELOG.md" {
+			continue // It also speaks of what was.
+		}
+		for _, m := range span.FindAllStringSubmatch(content, -1) {
+			whole, _, nested := strings.Cut(m[1], "/")
+			if _, err := os.Stat(whole); err == nil && nested && plainPath.MatchString(m[1]) {
+				if _, err := os.Stat(m[1]); err != nil {
+					t.Errorf("%s: there is no %s", page, m[1])
+				}
+			}
+			name := testName.FindStringSubmatch(m[1])
+			if name == nil {
+				continue
+			}
+			if !tests[whole] {
+				t.Errorf("%s: there is no %s", page, whole)
+			}
+			if part := name[4]; part != "" && !files.says(`"`+part+`"`) {
+				t.Errorf("%s: nothing is named %q, of which it speaks as %s", page, part, m[1])
+			}
+		}
+	}
+}
+
+// says reports whether any Go file has the words.
+func (f tree) says(words string) bool {
+	for file, text := range f {
+		if strings.HasSuffix(file, ".go") && strings.Contains(text, words) {
+			return true
+		}
+	}
+	return false
+}
