@@ -55,9 +55,9 @@ export default defineConfig({
         ['All', ''], ['Lottery', 'lottery'], ['Auctions', 'auctions'], ['Ledger', 'ledger'], ['Locks', 'locks'],
         ['Many draws', 'multidraws'], ['Publishing', 'publishing'], ['Between ledgers', 'cross-transfers'], ['Socket.IO', 'socketio'],
       ]),
-      section('Reference', '/docs/', [['Flags and environment', 'flags'], ['Problems', 'problems'], ['Metrics', 'operations/metrics'], ['Requirements', 'requirements']]),
+      section('Reference', '/docs/', [['Guarantees', 'guarantees'], ['Flags and environment', 'flags'], ['Problems', 'problems'], ['Metrics', 'operations/metrics'], ['Requirements', 'requirements']]),
       section('Operation', '/', [
-        ['Deployment', 'deploy/'], ['Several servers', 'docs/operations/servers'], ['Runbook', 'docs/operations/runbook'], ['Faults', 'docs/operations/faults'],
+        ['Stop and wipe a trial', 'docs/operations/trial'], ['Deployment', 'deploy/'], ['Several servers', 'docs/operations/servers'], ['Runbook', 'docs/operations/runbook'], ['Faults', 'docs/operations/faults'],
         ['Restores', 'docs/operations/restores'], ['Traces', 'docs/operations/traces'], ['Requirement names', 'docs/operations/requirement-names'],
       ]),
       section('How it works', '/docs/design/', [
