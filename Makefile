@@ -15,7 +15,7 @@ TESTTIMEOUT ?= 30m
 PACKAGES ?= ./internal/sim ./...
 ARGS ?=
 
-.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross clean
+.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross site clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -68,7 +68,7 @@ pgbouncer: ## the tests behind connection poolers on the newest PgBouncer (SUITE
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-generate: ## write docs/openapi.json and the Go client's types from the server's code
+generate: ## write docs/openapi.json, problems.md, flags.md and the Go client's types from the code
 	@scripts/generate.sh
 
 topology: ## three servers behind a proxy, as processes: kill one, stop one, check the books
@@ -79,6 +79,9 @@ topology: ## three servers behind a proxy, as processes: kill one, stop one, che
 cross: ## check that it compiles for macOS and Windows
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build ./...
 	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go build ./...
+
+site: ## build the documentation as a static site in bin/site (needs npm)
+	scripts/site.sh
 
 clean: ## remove what was built here, but not .tools/
 	rm -rf bin

@@ -119,19 +119,22 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// TestPages checks what all pages name: tests, and files, also by their links.
+// TestPages checks what all pages name: tests, and files, also by their links. See links_test.go for the links.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	files := readTree(t)
-	tests, link := files.tests(), regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	tests := files.tests()
+	pages := 0
 	for page, content := range files {
-		if !strings.HasSuffix(page, ".md") {
+		if !linked.MatchString(page) {
 			continue
 		}
-		for _, m := range link.FindAllStringSubmatch(content, -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil && !strings.Contains(m[1], "://") {
-				t.Errorf("%s: there is no %s", page, m[1])
-			}
+		pages++
+		for _, dead := range files.deadLinks(page) {
+			t.Errorf("%s: %s", page, dead)
+		}
+		if !strings.HasSuffix(page, ".md") {
+			continue
 		}
 		if page == "CHANGELOG.md" {
 			continue // It also speaks of what was.
@@ -154,6 +157,9 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s: nothing is named %q, of which it speaks as %s", page, part, m[1])
 			}
 		}
+	}
+	if pages < 80 {
+		t.Errorf("only %d pages", pages)
 	}
 }
 

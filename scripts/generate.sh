@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes what is generated: docs/openapi.json from the server's code, and client/types.gen.go from that. The generator
+# Writes what is generated: docs/openapi.json and docs/problems.md from the server's code, docs/flags.md from the verbs of
+# cmd/fairlead, and client/types.gen.go from openapi.json. The generator
 # is run by its pinned version and is no dependency of the module. With --check it writes nothing and fails when a file
 # is not what would be generated.
 set -eu
@@ -21,6 +22,7 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 go run ./client/internal/document openapi >"$made/openapi.json"
 go run ./client/internal/document problems >"$made/problems.md"
+go run ./cmd/fairlead flags >"$made/flags.md"
 # The module's own flags and versions must not decide what a tool outside it is built from.
 GOFLAGS= go run "$generator" -config client/oapi-codegen.yaml -o "$made/types.gen.go" "$made/openapi.json"
 
@@ -40,6 +42,7 @@ place() {
 }
 place "$made/openapi.json" docs/openapi.json
 place "$made/problems.md" docs/problems.md
+place "$made/flags.md" docs/flags.md
 place "$made/types.gen.go" client/types.gen.go
 if [ -z "$check" ]; then
 	FAIRLEAD_WRITE_DOCUMENTS=1 go test -count=1 ./internal/server -run '^TestMetricsDocument$' >/dev/null && chmod 644 docs/operations/metrics.md

@@ -54,7 +54,7 @@ func newRoot() *cobra.Command {
 			root.AddCommand(verb)
 		}
 	}
-	root.AddCommand(newVersion())
+	root.AddCommand(newVersion(), newFlags())
 	nameNearest(root)
 	return root
 }

@@ -41,13 +41,14 @@ func openAPI(routes []route, version string) ([]byte, error) {
 		Info: &huma.Info{
 			Title: "Fairlead", Version: version,
 			Description: "Decides contended things exactly once. Every POST, PUT, PATCH and DELETE under /v1 takes an Idempotency-Key: " +
-				"send the same key again, and the same answer comes, byte for byte.",
+				"send the same key again, and the same answer comes, byte for byte. Amounts are integers of minor units. A refusal is an RFC 9457 problem, " +
+				"whose type links to what its code means; all codes are at /docs/problems. Every path answers other methods with 405, other hosts' names " +
+				"with 421, and 503 while the database is away or a queue is full.",
 		},
-		// The order of the page's sections.
-		Tags:  []*huma.Tag{{Name: "lottery"}, {Name: "auctions"}, {Name: "publishing"}, {Name: "ledger"}, {Name: "administration"}, {Name: "operation"}},
+		Tags:  tags,
 		Paths: map[string]*huma.PathItem{},
 		Components: &huma.Components{
-			Schemas: registry,
+			Schemas: registry, Responses: map[string]*huma.Response{}, Examples: map[string]*huma.Example{},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"bearer": {Type: "http", Scheme: "bearer", Description: "An API key, or a user's JWT. " +
 					"A key has a role: admin; service, which does everything but administration; or reader, which may send every GET and nothing else. " +
@@ -66,9 +67,10 @@ func openAPI(routes []route, version string) ([]byte, error) {
 
 func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma.Schema) {
 	op := &huma.Operation{
-		OperationID: operationID(rt), Method: rt.method, Summary: rt.doc.summary, Description: rt.access.says(rt.method), Tags: []string{rt.doc.tag},
+		OperationID: operationID(rt), Method: rt.method, Summary: rt.doc.summary, Tags: []string{rt.doc.tag},
+		Description: strings.TrimSpace(operations[rt.name()].text + "\n\n" + rt.access.says(rt.method)),
 		Responses: map[string]*huma.Response{
-			"default": {Description: "the problem", Content: map[string]*huma.MediaType{contentTypeProblem: {Schema: problem}}},
+			"default": {Description: "any other problem", Content: map[string]*huma.MediaType{contentTypeProblem: {Schema: problem}}},
 		},
 	}
 	for _, m := range pathParameter.FindAllStringSubmatch(rt.path, -1) {
@@ -89,13 +91,12 @@ func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma
 	if rt.doc.request != nil {
 		op.RequestBody = &huma.RequestBody{
 			Required: rt.doc.request != reflect.TypeFor[noFields](),
-			Content:  map[string]*huma.MediaType{"application/json": {Schema: registry.Schema(rt.doc.request, true, schemaName(rt.doc.request, ""))}},
+			Content: map[string]*huma.MediaType{"application/json": {
+				Schema: registry.Schema(rt.doc.request, true, schemaName(rt.doc.request, "")), Example: examples()[rt.name()].Request,
+			}},
 		}
 	}
-	success := &huma.Response{Description: http.StatusText(rt.status)}
-	if rt.doc.response != nil {
-		success.Content = map[string]*huma.MediaType{"application/json": {Schema: registry.Schema(rt.doc.response, true, schemaName(rt.doc.response, ""))}}
-	}
+	success := success(registry, rt)
 	op.Responses[strconv.Itoa(rt.status)] = success
 	if rt.doc.accepted {
 		op.Responses[strconv.Itoa(http.StatusAccepted)] = &huma.Response{Description: http.StatusText(http.StatusAccepted), Content: success.Content}
@@ -103,6 +104,8 @@ func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma
 	if rt.doc.repeats {
 		op.Responses[strconv.Itoa(http.StatusOK)] = &huma.Response{Description: "what an earlier request with the reference was answered", Content: success.Content}
 	}
+
+	addRefusals(api.Components, problem, rt, op.Responses)
 
 	path := strings.ReplaceAll(rt.path, "...", "")
 	item := api.Paths[path]

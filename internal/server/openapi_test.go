@@ -148,13 +148,14 @@ func (c *contract) checkOperation(r route, op map[string]any, ids map[string]boo
 	}
 	responses, _ := op["responses"].(map[string]any)
 	for _, status := range []string{fmt.Sprint(r.status), "default"} {
-		response, ok := responses[status].(map[string]any)
-		if !ok || response["description"] == "" {
+		response := c.resolve(object(responses[status]))
+		if response["description"] == nil || response["description"] == "" {
 			c.t.Errorf("%s: no response %s, or one without a description", name, status)
 			continue
 		}
 		c.checkContent(name, response["content"])
 	}
+	c.checkWords(r, op)
 	if body, ok := op["requestBody"].(map[string]any); ok {
 		c.checkContent(name, body["content"])
 	}
@@ -328,12 +329,15 @@ func TestAnswersFollowTheDocument(t *testing.T) {
 		responses, _ := op["responses"].(map[string]any)
 		response, ok := responses[fmt.Sprint(r.status)].(map[string]any)
 		if !ok {
-			if r.status < http.StatusBadRequest {
+			if r.status < http.StatusInternalServerError {
 				wrong[name] = "the status is not documented"
 			}
 			response, _ = responses["default"].(map[string]any)
 		}
-		content, _ := response["content"].(map[string]any)
+		content, _ := c.resolve(response)["content"].(map[string]any)
+		if r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError && object(object(content[contentTypeProblem])["examples"])[fmt.Sprint(r.decoded["code"])] == nil {
+			wrong[name] = fmt.Sprintf("the code %v is not documented", r.decoded["code"])
+		}
 		for _, media := range content {
 			if diff := c.validate("answer", object(media)["schema"], r.decoded); diff != "" {
 				wrong[name] = diff

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Builds the documentation as a static site in bin/site, from the pages of the repository as they are. VitePress and what
+# it needs are installed as site/package-lock.json pins them, in .tools/site, so that no tree of npm lies among the sources.
+set -eu
+
+cd "$(dirname "$0")/.."
+command -v npm >/dev/null || {
+	echo "site: npm is missing; on Debian and Ubuntu: apt-get install npm" >&2
+	exit 1
+}
+work=$(pwd -P)/.tools/site
+mkdir -p "$work"
+work=$(cd "$work" && pwd -P)
+cp site/package.json site/package-lock.json "$work/"
+rm -rf "$work/.vitepress" "$work/pages"
+cp -R site/.vitepress "$work/"
+# The pages are built where the packages are found.
+mkdir -p "$work/pages/bench" "$work/pages/deploy" "$work/pages/examples"
+cp README.md CHANGELOG.md CONTRIBUTING.md "$work/pages/"
+cp -R docs "$work/pages/"
+for dir in bench deploy examples; do
+	cp "$dir/README.md" "$work/pages/$dir/"
+done
+if ! cmp -s "$work/package-lock.json" "$work/node_modules/.installed"; then
+	npm --prefix "$work" ci --no-audit --no-fund --ignore-scripts
+	cp "$work/package-lock.json" "$work/node_modules/.installed"
+fi
+FAIRLEAD_SITE_ROOT=$(pwd -P) FAIRLEAD_SITE_OUT=$(pwd -P)/bin/site "$work/node_modules/.bin/vitepress" build "$work"
+echo "site: bin/site/index.html; look at it with: (cd bin/site && python3 -m http.server 8000)"
