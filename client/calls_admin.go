@@ -135,3 +135,36 @@ func (c *Client) AdminBids(ctx context.Context, auction string, opts ...CallOpti
 func (c *Client) BidChart(ctx context.Context, auction string, opts ...CallOption) (*BidChart, error) {
 	return get[BidChart](ctx, c, at("/v1/admin/auctions/%s/chart", auction), opts)
 }
+
+// Search finds things by an id, the reference of a transfer, the beginning of an account's id, or a part of a name: at most
+// five of each kind.
+func (c *Client) Search(ctx context.Context, q string, opts ...CallOption) (*Found, error) {
+	return get[Found](ctx, c, with("/v1/admin/search", "q", q), opts)
+}
+
+// Names reads the names of up to 200 things by their ids, which are given with commas between them.
+func (c *Client) Names(ctx context.Context, ids string, opts ...CallOption) (*Found, error) {
+	return get[Found](ctx, c, with("/v1/admin/names", "ids", ids), opts)
+}
+
+// PublicationFilter chooses publications; what is empty does not filter.
+type PublicationFilter struct {
+	Status string
+	Target string // the target's name
+	Error  string // the last error of failed ones
+}
+
+// AdminPublications gives publications, newest first, a page at a time.
+func (c *Client) AdminPublications(ctx context.Context, f PublicationFilter, opts ...CallOption) iter.Seq2[Publication, error] {
+	return pages[Publication](ctx, c, opts, "/v1/admin/publications", "status", f.Status, "target", f.Target, "error", f.Error)
+}
+
+// AdminMultidraws gives multi-draws without their results, newest first, a page at a time.
+func (c *Client) AdminMultidraws(ctx context.Context, opts ...CallOption) iter.Seq2[MultidrawSummary, error] {
+	return pages[MultidrawSummary](ctx, c, opts, "/v1/admin/multidraws")
+}
+
+// AdminPurchases gives a campaign's purchases, newest first, a page at a time.
+func (c *Client) AdminPurchases(ctx context.Context, campaign string, opts ...CallOption) iter.Seq2[Purchase, error] {
+	return pages[Purchase](ctx, c, opts, at("/v1/admin/campaigns/%s/purchases", campaign))
+}

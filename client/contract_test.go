@@ -68,8 +68,9 @@ var operations = map[string]string{
 	"get-sagas": "Sagas", "get-sagas-id": "GetSaga", "post-sagas-id-retry": "RetrySaga", "post-sagas-id-compensate": "CompensateSaga",
 
 	"get-admin-measurements": "Measurements", "get-admin-deadlocks": "Deadlocks", "get-admin-accounts-id-balances": "Balances",
-	"get-admin-campaigns-id-sales": "Sales",
-	"get-admin-overview":           "Overview", "get-admin-database-waits": "DatabaseWaits", "get-admin-idempotency": "KeyRecord", "get-admin-audit": "Audits",
+	"get-admin-campaigns-id-sales": "Sales", "get-admin-campaigns-id-purchases": "AdminPurchases",
+	"get-admin-search": "Search", "get-admin-names": "Names", "get-admin-publications": "AdminPublications", "get-admin-multidraws": "AdminMultidraws",
+	"get-admin-overview": "Overview", "get-admin-database-waits": "DatabaseWaits", "get-admin-idempotency": "KeyRecord", "get-admin-audit": "Audits",
 	"get-admin-accounts": "Accounts", "get-admin-accounts-id-entries": "AdminEntries", "get-admin-accounts-id-holds": "OpenHolds",
 	"get-admin-transfers": "Transfers", "get-admin-campaigns": "AdminCampaigns", "get-admin-campaigns-id-map": "SaleMap",
 	"get-admin-auctions": "AdminAuctions", "get-admin-auctions-id-bids": "AdminBids", "get-admin-auctions-id-chart": "BidChart",

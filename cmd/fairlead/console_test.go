@@ -312,7 +312,7 @@ func (s *scene) acts(b *browser, round int) {
 	b.await("the filter", `document.querySelectorAll("tbody tr").length === 1 && location.search === "?prefix=buyer-3"`)
 	b.visit("/console/campaigns/" + s.onSale)
 	var first string
-	cells := `[...document.querySelectorAll("section")].find((e) => e.querySelector("h2")?.textContent === "Purchases")?.querySelector("table")?.textContent ?? ""`
+	cells := `[...document.querySelectorAll("section")].find((e) => e.querySelector("h2")?.textContent.startsWith("Purchases"))?.querySelector("table")?.textContent ?? ""`
 	cells = "(" + cells + ")"
 	b.await("the purchases", cells+`.length > 0`)
 	b.eval(cells, &first)

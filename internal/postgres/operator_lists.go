@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -142,7 +141,6 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 		{&out.LocksWaited, `SELECT count(*) FROM (SELECT FROM lock_waiters WHERE alive_until > clock_timestamp() LIMIT $1) AS c`},
 		{&out.TransfersPending, `SELECT count(*) FROM (SELECT FROM transfers WHERE status = 'pending' LIMIT $1) AS c`},
 		{&out.SagasPending, `SELECT count(*) FROM (SELECT FROM sagas WHERE status = 'pending' LIMIT $1) AS c`},
-		{&out.SagasStuck, fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM sagas WHERE status = 'pending' AND attempts >= %d LIMIT $1) AS c`, saga.StuckAfter)},
 		{&out.MultidrawsRunning, `SELECT count(*) FROM (SELECT FROM multidraws WHERE status = 'running' LIMIT $1) AS c`},
 		{&out.MultidrawsStopped, `SELECT count(*) FROM (SELECT FROM multidraws WHERE status = 'interrupted' LIMIT $1) AS c`},
 	}
@@ -163,6 +161,8 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 		for _, o := range oldest {
 			b.Queue(o.sql).QueryRow(func(row pgx.Row) error { return row.Scan(o.into) })
 		}
+		b.Queue(`SELECT count(*) FROM (SELECT FROM sagas WHERE status = 'pending' AND attempts >= $2 LIMIT $1) AS c`,
+			operator.BacklogLimit, saga.StuckAfter).QueryRow(func(row pgx.Row) error { return row.Scan(&out.SagasStuck) })
 		return pgkit.Send(ctx, tx, &b)
 	})
 	return out, err

@@ -237,7 +237,7 @@ func pointIndexes() map[string][]string {
 		"lock_keys_pkey": {"key"}, "lock_grants_pkey": {"id"}, "lock_grants_owner": {"owner"}, "lock_waiters_pkey": {"id"},
 		"lock_waiters_request_key": {"request"}, "lock_queue_pkey": {"key"}, "lock_fences_pkey": {"resource"},
 		"publications_pkey": {"id"}, "publications_due": {"target"}, "publications_claimed": {"execution_locked_at"},
-		"publication_attempts_pkey": {"publication", "version"}, "targets_pkey": {}, "targets_name_key": {"name"}, "campaign_prizes_campaign_name_key": {"campaign"},
+		"publication_attempts_pkey": {"publication", "version"}, "target_outcomes_pkey": {"target", "delivered"}, "targets_pkey": {}, "targets_name_key": {"name"}, "campaign_prizes_campaign_name_key": {"campaign"},
 		"items_pkey": {"id"}, "items_claimable": {"due"}, "items_claimed": {"execution_locked_at"},
 	}
 }

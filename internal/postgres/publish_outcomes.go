@@ -21,16 +21,16 @@ const (
 			SELECT * FROM unnest($1::uuid[], $2::boolean[], $3::uuid[], $4::text[], $5::integer[], $6::text[])
 				AS v (target, delivered, publication, cause, status_code, message)
 		), old AS (
-			SELECT o.target, o.delivered FROM target_outcomes AS o JOIN told AS v ON o.target = v.target AND o.delivered = v.delivered
-			WHERE o.at < clock_timestamp() - interval '1 second' FOR NO KEY UPDATE OF o SKIP LOCKED
+			SELECT v.* FROM told AS v CROSS JOIN LATERAL (
+				SELECT FROM target_outcomes WHERE target = v.target AND delivered = v.delivered
+					AND at < clock_timestamp() - interval '1 second' OFFSET 0 FOR NO KEY UPDATE SKIP LOCKED) AS o
 		), renewed AS (
 			UPDATE target_outcomes AS o SET at = clock_timestamp(), publication = v.publication, cause = v.cause, status_code = v.status_code, message = v.message
-			FROM old JOIN told AS v ON v.target = old.target AND v.delivered = old.delivered
-			WHERE o.target = old.target AND o.delivered = old.delivered
+			FROM old AS v WHERE o.target = ANY (ARRAY[v.target]) AND o.delivered = v.delivered
 		)
 		INSERT INTO target_outcomes (target, delivered, at, publication, cause, status_code, message)
 		SELECT v.target, v.delivered, clock_timestamp(), v.publication, v.cause, v.status_code, v.message FROM told AS v
-		WHERE NOT EXISTS (SELECT FROM target_outcomes AS o WHERE o.target = v.target AND o.delivered = v.delivered)
+		WHERE NOT EXISTS (SELECT FROM target_outcomes AS o WHERE o.target = v.target AND o.delivered = v.delivered OFFSET 0)
 		ORDER BY v.target, v.delivered ON CONFLICT DO NOTHING`
 )
 
