@@ -128,10 +128,10 @@ func (q *transferRequest) payers() []string {
 type transferView struct {
 	ID          uuid.UUID             `json:"id"`
 	Kind        ledger.Kind           `json:"kind" doc:"transfer, deposit, withdrawal, capture (of a hold), purchase, payout, refund, or cross (to or from another ledger)"`
-	From        string                `json:"from,omitzero" doc:"absent with several legs, as to, amount and currency are"`
-	To          string                `json:"to,omitzero"`
-	Amount      int64                 `json:"amount,omitzero"`
-	Currency    string                `json:"currency,omitzero"`
+	From        string                `json:"from" doc:"with legs, the first leg's, as to, amount and currency are; of a transfer that failed, the refused leg's"`
+	To          string                `json:"to"`
+	Amount      int64                 `json:"amount"`
+	Currency    string                `json:"currency"`
 	Legs        []legView             `json:"legs,omitempty" doc:"of a transfer that was asked for by legs"`
 	Status      ledger.TransferStatus `json:"status" enum:"pending,completed,failed"`
 	Reason      string                `json:"reason" doc:"of a failure, else empty"`
@@ -152,9 +152,6 @@ func viewTransfer(t ledger.Transfer) transferView {
 	v := viewMoved(t)
 	for _, leg := range t.Legs {
 		v.Legs = append(v.Legs, legView(leg))
-	}
-	if len(v.Legs) > 1 {
-		v.From, v.To, v.Amount, v.Currency = "", "", 0, ""
 	}
 	return v
 }

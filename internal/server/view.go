@@ -122,7 +122,7 @@ func (q *transferRequest) appendJSON(b []byte) []byte {
 }
 
 func (v transferView) appendJSON(b []byte) []byte {
-	if v.Legs != nil || v.From == "" || v.To == "" || v.Amount == 0 || v.Currency == "" {
+	if v.Legs != nil {
 		return append(b, edge.Marshal(v)...)
 	}
 	b = appendUUID(append(b, `{"id":`...), v.ID)
