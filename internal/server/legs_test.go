@@ -36,11 +36,9 @@ func TestTransfersByLegs(t *testing.T) {
 	if read := e.get("/v1/transfers/" + done.str("id")).want(http.StatusOK); string(read.body) != string(done.body) {
 		t.Errorf("read %s, made %s", read.body, done.body)
 	}
-	for _, account := range []string{"till", "fees", "seller"} {
-		for _, entry := range e.get("/v1/accounts/" + account + "/entries").want(http.StatusOK).items() {
-			if id := entry.(map[string]any)["transfer"]; account != "till" && id != done.str("id") {
-				t.Errorf("an entry of %s is of transfer %v, want %s", account, id, done.str("id"))
-			}
+	for _, account := range []string{"fees", "seller"} {
+		if id := e.get("/v1/accounts/" + account + "/entries").want(http.StatusOK).str("items.0.transfer"); id != done.str("id") {
+			t.Errorf("the entry of %s is of transfer %s, want %s", account, id, done.str("id"))
 		}
 	}
 
@@ -124,9 +122,7 @@ func TestLegsAtTheirLimits(t *testing.T) {
 		}
 		return `{"legs":[` + strings.Join(all, ",") + `]}`
 	}
-	if n := len(e.post("/v1/transfers", legs(100)).want(http.StatusCreated).at("legs").([]any)); n != 100 {
-		t.Errorf("%d legs", n)
-	}
+	e.post("/v1/transfers", legs(100)).want(http.StatusCreated).equal(`{"legs":` + strings.ReplaceAll(strings.TrimSuffix(legs(100), "}")[len(`{"legs":`):], `1}`, `1,"currency":"EUR"}`) + `}`)
 	e.balance("alice", 1, 0)
 	e.post("/v1/transfers", legs(1)).want(http.StatusCreated).equal(`{"from":"alice","to":"bob","amount":1,"legs":[{"from":"alice","to":"bob","amount":1,"currency":"EUR"}]}`)
 	before := e.snapshot()

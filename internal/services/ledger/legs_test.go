@@ -10,9 +10,13 @@ import (
 )
 
 // leg is one of a request.
-func leg(from, to string, amount int64) ledger.Leg { return ledger.Leg{From: from, To: to, Amount: amount} }
+func leg(from, to string, amount int64) ledger.Leg {
+	return ledger.Leg{From: from, To: to, Amount: amount}
+}
 
-func legsOf(legs ...ledger.Leg) ledger.TransferLegs { return ledger.TransferLegs{Legs: legs, Memo: "m"} }
+func legsOf(legs ...ledger.Leg) ledger.TransferLegs {
+	return ledger.TransferLegs{Legs: legs, Memo: "m"}
+}
 
 func TestLegsAreDoneInOrder(t *testing.T) {
 	t.Parallel()
