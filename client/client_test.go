@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -57,7 +58,7 @@ func TestLedger(t *testing.T) {
 	if err != nil || moved.Status != client.TransferStatusCompleted {
 		t.Fatalf("%+v, %v", moved, err)
 	}
-	if read, err := c.GetTransfer(ctx, moved.ID); err != nil || *read != *moved {
+	if read, err := c.GetTransfer(ctx, moved.ID); err != nil || !reflect.DeepEqual(read, moved) {
 		t.Errorf("read %+v, %v, want %+v", read, err, moved)
 	}
 	if _, err := c.Withdraw(ctx, client.MovementRequest{Account: b, Amount: 100}); err != nil {

@@ -1467,6 +1467,24 @@ type LayerRequest struct {
 	Price     int64 `json:"price,omitempty,omitzero"`
 }
 
+// Leg defines model for Leg.
+type Leg struct {
+	Amount int64 `json:"amount"`
+
+	// Currency absent where a failed transfer did not get as far
+	Currency string `json:"currency,omitempty,omitzero"`
+	From     string `json:"from"`
+	To       string `json:"to"`
+}
+
+// LegRequest defines model for LegRequest.
+type LegRequest struct {
+	// Amount minor units
+	Amount int64  `json:"amount"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+}
+
 // Lock is a lock that was granted, with its fencing tokens.
 type Lock struct {
 	// ExpiresAt when the lock ends unless it is renewed, by the database's clock
@@ -2351,11 +2369,16 @@ type Transfer struct {
 	// CreatedAt RFC 3339, UTC, microseconds
 	CreatedAt time.Time `json:"created_at"`
 	Currency  string    `json:"currency"`
-	From      string    `json:"from"`
-	ID        string    `json:"id"`
+
+	// From with legs, the first leg's, as to, amount and currency are; of a transfer that failed, the refused leg's
+	From string `json:"from"`
+	ID   string `json:"id"`
 
 	// Kind transfer, deposit, withdrawal, capture (of a hold), purchase, payout, refund, or cross (to or from another ledger)
 	Kind string `json:"kind"`
+
+	// Legs of a transfer that was asked for by legs
+	Legs []Leg  `json:"legs,omitempty,omitzero"`
 	Memo string `json:"memo"`
 
 	// Reason of a failure, else empty
@@ -2371,13 +2394,18 @@ type TransferStatus string
 // TransferRequest is a transfer to be made.
 type TransferRequest struct {
 	// Amount minor units
-	Amount int64  `json:"amount"`
-	From   string `json:"from"`
-	Memo   string `json:"memo,omitempty,omitzero"`
+	Amount int64 `json:"amount,omitempty,omitzero"`
+
+	// From absent with legs, else required, as to and amount are
+	From string `json:"from,omitempty,omitzero"`
+
+	// Legs in place of from, to and amount: all of them are done in order, or none
+	Legs []LegRequest `json:"legs,omitempty,omitzero"`
+	Memo string       `json:"memo,omitempty,omitzero"`
 
 	// Reference unique for ever: the same request with it again, under any key, moves nothing
 	Reference string `json:"reference,omitempty,omitzero"`
-	To        string `json:"to"`
+	To        string `json:"to,omitempty,omitzero"`
 }
 
 // WeightedPrize is a prize that a multi-draw draws from.

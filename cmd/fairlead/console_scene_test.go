@@ -42,7 +42,7 @@ type scene struct {
 	failed, scheduled, draft     string // publications
 	publishing                   string // another one
 	automation, multidraw        string
-	transfer, saga               string
+	transfer, legs, saga         string
 	refusing                     string // target
 	adminID                      string // of the key
 	made                         int
@@ -243,6 +243,7 @@ func (s *scene) fill() {
 	s.call("POST", "/v1/auctions/"+s.ended+"/start", nil)
 	s.call("POST", "/v1/auctions/"+s.ended+"/cancel", nil)
 
+	s.legs = s.id("POST", "/v1/transfers", obj{"legs": []obj{{"from": "buyer-0", "to": "shop", "amount": 300}, {"from": "shop", "to": "buyer-1", "amount": 10}}})
 	s.transfer = s.id("POST", "/v1/transfers", obj{"from": "buyer-0", "to": "shop", "amount": 1999, "memo": payloadScript})
 	s.try("POST", "/v1/transfers", obj{"from": "shop", "to": "buyer-0", "amount": 900_000_000})
 	s.newHold()

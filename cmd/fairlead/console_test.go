@@ -79,6 +79,7 @@ func (s *scene) pages() []shownPage {
 		{"transfers", "/console/transfers", "purchase"},
 		{"transfers-failed", "/console/transfers?status=failed", "failed"},
 		{"transfer", "/console/transfers/" + s.transfer, payloadScript},
+		{"transfer-legs", "/console/transfers/" + s.legs, "2 legs"},
 		{"locks", "/console/locks", "harbourmaster"},
 		{"sagas", "/console/sagas", "cross-transfer"},
 		{"saga", "/console/sagas/" + s.saga, "Steps"},

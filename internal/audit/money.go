@@ -59,6 +59,17 @@ func moneyChecks() []check {
 			UNION ALL
 			SELECT format('reference %s is that of %s completed transfers', reference, count(*)) FROM transfer_references
 			WHERE completed GROUP BY reference HAVING count(*) > 1`},
+		{guarantee: Money, promise: "the legs of a completed transfer were all moved, those of a failed one not at all", sql: `
+			SELECT format('leg %s of transfer %s (%s): %s %s from %s to %s; moved: %s %s from %s to %s', l.leg, l.transfer, coalesce(t.status, 'absent'),
+			              l.amount, l.currency, l.source, l.destination, p.amount, p.currency, p.source, p.destination)
+			FROM transfer_legs l LEFT JOIN transfers t ON t.id = l.transfer LEFT JOIN transfers p ON p.id = l.part
+			WHERE CASE WHEN t.status = 'completed'
+			           THEN (p.source, p.destination, p.amount, p.currency, p.status, p.kind, p.memo, p.created_at, p.id = t.id)
+			                IS DISTINCT FROM (l.source, l.destination, l.amount, l.currency, 'completed', 'transfer', t.memo, t.created_at, l.leg = 0)
+			           ELSE t.status IS DISTINCT FROM 'failed' OR l.part IS NOT NULL END
+			UNION ALL
+			SELECT format('transfer %s has %s legs, the last of which is number %s', transfer, count(*), max(leg))
+			FROM transfer_legs GROUP BY transfer HAVING count(*) <> max(leg) + 1`},
 		{guarantee: Money, promise: "what is held is the sum of the open holds", sql: `
 			SELECT format('account %s: held %s, open holds sum to %s', coalesce(a.id, h.account), a.held, coalesce(h.total, 0))
 			FROM accounts a FULL JOIN

@@ -117,7 +117,7 @@ func speculativeStatements() []string {
 	return []string{
 		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
 		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids,
-		insertReferences,
+		insertReferences, insertLegs,
 	}
 }
 

@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	entryFields    = `id, account, version, transfer, amount, currency, at, memo`
-	transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at, coalesce(reference, '')`
+	// The entries of a leg are shown as those of the transfer that it is of.
+	entryFields    = `id, account, version, coalesce((SELECT l.transfer FROM transfer_legs AS l WHERE part = entries.transfer), transfer), amount, currency, at, memo`
+	transferFields = `id, kind, source, destination, amount, currency, status, reason, memo, created_at, coalesce(reference, ''), ` + legsOfTransfer
+	legsOfTransfer = `(SELECT json_agg(json_build_object('From', source, 'To', destination, 'Amount', amount, 'Currency', currency) ORDER BY leg)
+		FROM transfer_legs AS l WHERE l.transfer = id)`
 
 	// transfersWithReferences is where transferFields are read from. Most transfers have no reference.
 	transfersWithReferences = `transfers LEFT JOIN transfer_references ON transfer = id`
@@ -34,10 +37,11 @@ func (l *Ledger) Entries(ctx context.Context, account string, after int64, limit
 		`SELECT `+entryFields+` FROM entries WHERE account = $1 AND version > $2 ORDER BY version LIMIT $3`, account, after, limit)
 }
 
-// Transfer implements [ledger.Reader].
+// Transfer implements [ledger.Reader]. A leg's own id finds the transfer that it is of.
 func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, error) {
 	return queryOne(ctx, l.db.reads, &ledger.TransferNotFoundError{ID: id}, pgx.RowToStructByPos[ledger.Transfer],
-		`SELECT `+transferFields+` FROM `+transfersWithReferences+` WHERE id = $1`, id)
+		`SELECT `+transferFields+` FROM `+transfersWithReferences+`
+			WHERE id = coalesce((SELECT l.transfer FROM transfer_legs AS l WHERE part = $1), $1)`, id)
 }
 
 // Referenced implements [ledger.Reader].
@@ -86,13 +90,19 @@ const firstBadAccount = `
 		OR o.strays > 0 OR a.currency <> s.least OR a.currency <> s.most`
 
 // A transfer is bad when its entries are not two of its currency that sum to zero and move its amount, or when there
-// are entries of one that was not completed, or that does not exist.
+// are entries of one that was not completed, or that does not exist. One with legs is bad, too, when they are not what was moved.
 const countBadTransfers = `
 	WITH sums AS (
 		SELECT transfer, sum(amount) AS total, sum(abs(amount)) AS moved, count(*) AS sides,
 			min(currency) AS least, max(currency) AS most
-		FROM entries GROUP BY transfer)
-	SELECT count(*) FROM transfers AS t FULL JOIN sums AS s ON s.transfer = t.id
+		FROM entries GROUP BY transfer),
+	legs AS (
+		SELECT l.transfer FROM transfer_legs AS l LEFT JOIN transfers AS t ON t.id = l.transfer LEFT JOIN transfers AS p ON p.id = l.part
+		GROUP BY l.transfer HAVING count(*) <> max(l.leg) + 1 OR NOT bool_and(CASE WHEN t.status = 'completed'
+			THEN (p.source, p.destination, p.amount, p.currency, p.status, p.id = t.id)
+				IS NOT DISTINCT FROM (l.source, l.destination, l.amount, l.currency, 'completed', l.leg = 0)
+			ELSE t.status = 'failed' AND l.part IS NULL END IS TRUE))
+	SELECT (SELECT count(*) FROM legs) + count(*) FROM transfers AS t FULL JOIN sums AS s ON s.transfer = t.id
 	WHERE t.id IS NULL
 		OR (t.status = 'completed' AND (s.sides IS DISTINCT FROM 2 OR s.total <> 0 OR s.moved <> 2 * t.amount::numeric
 			OR s.least <> t.currency OR s.most <> t.currency))

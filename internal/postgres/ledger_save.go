@@ -53,6 +53,9 @@ const insertReferences = `INSERT INTO transfer_references (transfer, reference, 
 
 const insertReferencesOrNothing = insertReferences + ` ON CONFLICT (reference) WHERE completed DO NOTHING`
 
+const insertLegs = `INSERT INTO transfer_legs (transfer, leg, source, destination, amount, currency, part)
+	SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::uuid[])`
+
 // An open hold that an auction placed has its amount in the standing bid, which each raise writes; see the view holds.
 const insertHolds = `INSERT INTO hold_rows (id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner)
 	SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $9::uuid[], $10::text[])`
@@ -73,6 +76,7 @@ func saveBook(b *pgx.Batch, c ledger.Changes, how writes) {
 	saveNewAccounts(b, c.CreatedAccounts, how)
 	saveAccounts(b, c.UpdatedAccounts, how)
 	saveTransfers(b, c.Transfers, c.Entries)
+	saveLegs(b, c.Legs)
 	saveReferences(b, c.References, how)
 	saveHolds(b, c.CreatedHolds, c.UpdatedHolds, how)
 }
@@ -135,6 +139,21 @@ func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.E
 	}
 	expectRows(b.Queue(insertTransfers, ids, kinds, from, to, amounts, currencies, statuses, reasons, memos,
 		fromEntries, fromVersions, toEntries, toVersions, transfers[0].CreatedAt), len(entries), errLostRow)
+}
+
+func saveLegs(b *pgx.Batch, legs []ledger.RecordedLeg) {
+	n := len(legs)
+	if n == 0 {
+		return
+	}
+	transfers, numbers, parts := make([][16]byte, n), make([]int16, n), make([]*[16]byte, n)
+	from, to, amounts, currencies := make([]string, n), make([]string, n), make([]int64, n), make([]string, n)
+	for i := range legs {
+		l := &legs[i]
+		transfers[i], numbers[i], parts[i] = l.Transfer, int16(l.Number), (*[16]byte)(l.Part) //nolint:gosec // It is below [ledger.MaxLegs].
+		from[i], to[i], amounts[i], currencies[i] = l.From, l.To, l.Amount, l.Currency
+	}
+	b.Queue(insertLegs, transfers, numbers, from, to, amounts, currencies, parts)
 }
 
 // saveReferences takes the references in their order, so that two transactions that share some wait for each other in one direction

@@ -46,7 +46,7 @@ func TestWhatWasDecidedIsReadBack(t *testing.T) {
 	for _, want := range []ledger.Transfer{in.Transfer, over} {
 		got, err := s.Transfer(ctx, want.ID)
 		want.CreatedAt = want.CreatedAt.Truncate(time.Microsecond)
-		if err != nil || got != want {
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("transfer %+v, want %+v, %v", got, want, err)
 		}
 	}

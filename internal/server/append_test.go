@@ -24,6 +24,8 @@ func TestAppendersSpellAsTheEncoderDoes(t *testing.T) {
 		for _, v := range []appender{
 			&transferRequest{From: s("from"), To: s("to"), Amount: amount, Memo: s("memo")},
 			&transferRequest{From: s("from"), To: s("to"), Amount: amount, Memo: s("memo"), Reference: new("r" + s("reference"))},
+			&transferRequest{Legs: []legRequest{{From: s("from"), To: s("to"), Amount: amount}, {From: s("from"), To: s("to"), Amount: amount}}, Memo: s("memo")},
+			transferView{ID: id, Legs: []legView{{From: s("from"), To: s("to"), Amount: amount, Currency: s("currency")}, {From: s("from"), To: s("to"), Amount: amount}}},
 			transferView{
 				ID: id, Kind: ledger.Kind(s("kind")), From: s("from"), To: s("to"), Amount: amount, Currency: s("currency"),
 				Status: ledger.TransferStatus(s("status")), Reason: s("reason"), Memo: s("memo"), CreatedAt: timestamp(time.UnixMicro(micros)),

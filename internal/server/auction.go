@@ -116,7 +116,7 @@ type bidRequest struct {
 func (s *Server) bids() mutation[bidRequest, auction.Op] {
 	return mutation[bidRequest, auction.Op]{
 		what: "auction", executeOn: s.Auction.Execute, answer: answered(http.StatusCreated, viewBid),
-		account: func(q *bidRequest) string { return q.Account },
+		accounts: func(q *bidRequest) []string { return []string{q.Account} },
 		op: func(from sender, q *bidRequest) (auction.Op, error) {
 			var c checks
 			c.id("account", q.Account)

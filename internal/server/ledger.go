@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/big"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,20 +67,72 @@ func viewMovement(m ledger.Movement) movementView {
 }
 
 type transferRequest struct {
-	From      string  `json:"from"`
-	To        string  `json:"to"`
-	Amount    int64   `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
-	Memo      string  `json:"memo,omitempty" maxLength:"500"`
-	Reference *string `json:"reference,omitempty" minLength:"1" maxLength:"200" doc:"unique for ever: the same request with it again, under any key, moves nothing"`
+	From      string       `json:"from,omitzero" doc:"absent with legs, else required, as to and amount are"`
+	To        string       `json:"to,omitzero"`
+	Amount    int64        `json:"amount,omitzero" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+	Legs      []legRequest `json:"legs,omitempty" minItems:"1" maxItems:"100" doc:"in place of from, to and amount: all of them are done in order, or none"`
+	Memo      string       `json:"memo,omitempty" maxLength:"500"`
+	Reference *string      `json:"reference,omitempty" minLength:"1" maxLength:"200" doc:"unique for ever: the same request with it again, under any key, moves nothing"`
+}
+
+type legRequest struct {
+	From   string `json:"from"`
+	To     string `json:"to"`
+	Amount int64  `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+}
+
+// op checks a transfer and makes the operation of it.
+func (q *transferRequest) op() (ledger.Op, error) {
+	var c checks
+	legs := make([]ledger.Leg, len(q.Legs))
+	if q.Legs == nil {
+		c.id("from", q.From)
+		c.id("to", q.To)
+		c.amount("amount", q.Amount)
+	} else {
+		if q.From != "" || q.To != "" || q.Amount != 0 {
+			c.fail("from, to and amount have no place beside legs")
+		}
+		c.upTo("the number of legs", len(q.Legs), ledger.MaxLegs)
+	}
+	for i, leg := range q.Legs {
+		if c.err != nil {
+			break
+		}
+		at := "legs[" + strconv.Itoa(i) + "]'s "
+		c.id(at+"from", leg.From)
+		c.id(at+"to", leg.To)
+		c.amount(at+"amount", leg.Amount)
+		legs[i] = ledger.Leg{From: leg.From, To: leg.To, Amount: leg.Amount}
+	}
+	c.memo("memo", q.Memo)
+	c.reference(q.Reference)
+	if q.Legs != nil {
+		return ledger.TransferLegs{Legs: legs, Memo: q.Memo, Reference: or(q.Reference, "")}, c.err
+	}
+	return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo, Reference: or(q.Reference, "")}, c.err
+}
+
+// payers are the accounts that the money comes from.
+func (q *transferRequest) payers() []string {
+	if q.Legs == nil {
+		return []string{q.From}
+	}
+	from := make([]string, len(q.Legs))
+	for i := range q.Legs {
+		from[i] = q.Legs[i].From
+	}
+	return from
 }
 
 type transferView struct {
 	ID          uuid.UUID             `json:"id"`
 	Kind        ledger.Kind           `json:"kind" doc:"transfer, deposit, withdrawal, capture (of a hold), purchase, payout, refund, or cross (to or from another ledger)"`
-	From        string                `json:"from"`
+	From        string                `json:"from" doc:"with legs, the first leg's, as to, amount and currency are; of a transfer that failed, the refused leg's"`
 	To          string                `json:"to"`
 	Amount      int64                 `json:"amount"`
 	Currency    string                `json:"currency"`
+	Legs        []legView             `json:"legs,omitempty" doc:"of a transfer that was asked for by legs"`
 	Status      ledger.TransferStatus `json:"status" enum:"pending,completed,failed"`
 	Reason      string                `json:"reason" doc:"of a failure, else empty"`
 	Memo        string                `json:"memo"`
@@ -88,7 +141,22 @@ type transferView struct {
 	Reference   string                `json:"reference,omitempty"`
 }
 
+type legView struct {
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency,omitzero" doc:"absent where a failed transfer did not get as far"`
+}
+
 func viewTransfer(t ledger.Transfer) transferView {
+	v := viewMoved(t)
+	for _, leg := range t.Legs {
+		v.Legs = append(v.Legs, legView(leg))
+	}
+	return v
+}
+
+func viewMoved(t ledger.Transfer) transferView {
 	return transferView{
 		ID: t.ID, Kind: t.Kind, From: t.From, To: t.To, Amount: t.Amount, Currency: t.Currency,
 		Status: t.Status, Reason: t.Reason, Memo: t.Memo, CreatedAt: timestamp(t.CreatedAt),
@@ -166,19 +234,10 @@ func (s *Server) ledgerRoutes() []route {
 		filtered(listRoute("/v1/transfers", accessUser, "Find the deposit, withdrawal or transfer that has completed with a reference", newestIDs(), s.referenced,
 			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }), "reference", "which must be given; users find what they are a party to"),
 		hot(once("/v1/transfers", accessUser, "Move money between accounts", viewTransfer, mutation[transferRequest, ledger.Op]{
-			execute: execute, account: func(q *transferRequest) string { return q.From },
-			op: func(_ sender, q *transferRequest) (ledger.Op, error) {
-				var c checks
-				c.id("from", q.From)
-				c.id("to", q.To)
-				c.amount("amount", q.Amount)
-				c.memo("memo", q.Memo)
-				c.reference(q.Reference)
-				return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo, Reference: or(q.Reference, "")}, c.err
-			},
+			execute: execute, accounts: (*transferRequest).payers, op: plain((*transferRequest).op),
 		})),
 		readRoute("/v1/transfers/{id}", accessUser, "Read a transfer", owned("transfer", s.Ledger.Transfer,
-			func(t ledger.Transfer) []string { return []string{t.From, t.To} }), viewTransfer),
+			func(t ledger.Transfer) []string { return t.Parties() }), viewTransfer),
 		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", as[holdView, ledger.Hold], mutation[holdRequest, ledger.Op]{
 			execute: execute,
 			op: func(_ sender, q *holdRequest) (ledger.Op, error) {

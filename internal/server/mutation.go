@@ -29,8 +29,8 @@ import (
 type mutation[Req, Op any] struct {
 	// op checks the request and makes the operation of it. Its errors are refusals; it touches no state.
 	op func(from sender, req *Req) (Op, error)
-	// account names the account that a user must own, where the route is open to users.
-	account func(req *Req) string
+	// accounts names the accounts that a user must own, where the route is open to users.
+	accounts func(req *Req) []string
 	// wait is how long the operation may wait in addition to what every command may take; nil: not at all.
 	wait func(op Op) time.Duration
 	// execute brings the command to its service. Where the path names a thing, executeOn does, and what names the thing's kind.
@@ -114,11 +114,13 @@ func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, exte
 	p := from.principal
 	switch p.Role {
 	case auth.RoleUser:
-		if m.account == nil {
+		if m.accounts == nil {
 			return a, &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
 		}
-		if err := actFor(p, m.account(req)); err != nil {
-			return a, err
+		for _, account := range m.accounts(req) {
+			if err := actFor(p, account); err != nil {
+				return a, err
+			}
 		}
 	case auth.RoleAdmin, auth.RoleService:
 	case auth.RoleReader: // Over HTTP admit refuses it. A bid over a socket has only the socket's GET before it.

@@ -33,6 +33,7 @@ type Problem struct {
 	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect: not_applied where that is certain of every request with this key; unknown where this one, or an earlier one, may have been applied, which the same key tells later"`
 	RequestID string `json:"request_id"`
 	Transfer  string `json:"transfer,omitempty" doc:"the id of the failed transfer, with insufficient_funds, or of the one that has the reference, with reference_taken"`
+	Leg       *int   `json:"leg,omitempty" minimum:"0" doc:"the leg, from 0, for which a transfer with legs was refused"`
 	// Cycle is there with deadlock alone.
 	Cycle []string `json:"cycle,omitempty" doc:"the owners that wait for each other, in waiting order, the asking one first, with deadlock"`
 	// RetryAfter is the header of that name, for those who get the problem without headers: a stored or a streamed one.
@@ -70,6 +71,9 @@ func problemOf(err error, requestID string) Problem {
 	}
 	if funds, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok && funds.Transfer != nil {
 		p.Transfer = funds.Transfer.String()
+	}
+	if refused, ok := errors.AsType[*ledger.LegError](err); ok {
+		p.Leg = &refused.Leg
 	}
 	if taken, ok := errors.AsType[*ledger.ReferenceTakenError](err); ok {
 		p.Transfer = taken.Transfer.String()

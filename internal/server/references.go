@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -45,7 +46,7 @@ func (s *Server) referenced(r *http.Request, before uuid.UUID, _ int) ([]ledger.
 	var shown []ledger.Transfer
 	for _, f := range found {
 		p := infoOf(r).principal
-		foreign := p.Role == auth.RoleUser && !p.MayActFor(f.From) && !p.MayActFor(f.To)
+		foreign := p.Role == auth.RoleUser && !slices.ContainsFunc(f.Parties(), p.MayActFor)
 		if !foreign && bytes.Compare(f.ID[:], before[:]) < 0 {
 			shown = append(shown, f.Transfer)
 		}

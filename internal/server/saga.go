@@ -192,12 +192,12 @@ func (c *checks) ends(from, to crossEndView) {
 	c.id("to.account", to.Account)
 }
 
-// account is the one that a user must own: users pay from this server's own ledger alone.
-func (q *crossTransferRequest) account() string {
+// payers names the account that a user must own: users pay from this server's own ledger alone.
+func (q *crossTransferRequest) payers() []string {
 	if q.From.Ledger != cross.Local {
-		return ""
+		return []string{""}
 	}
-	return q.From.Account
+	return []string{q.From.Account}
 }
 
 type crossStepView struct {
@@ -261,7 +261,7 @@ func (s *Server) crossRoutes() []route {
 	return []route{
 		commandRoute("/v1/cross-transfers", accessUser, http.StatusCreated, "Move money between accounts of different ledgers", viewCross,
 			mutation[crossTransferRequest, cross.Request]{
-				execute: s.Cross.Create, account: (*crossTransferRequest).account, op: plain((*crossTransferRequest).op),
+				execute: s.Cross.Create, accounts: (*crossTransferRequest).payers, op: plain((*crossTransferRequest).op),
 			}),
 		stuckToo(listRoute("/v1/cross-transfers", accessStaff, "List transfers between ledgers, oldest first", oldestFirst(), s.crossTransfers, viewCross, numberOfSaga)),
 		readRoute("/v1/cross-transfers/{id}", accessUser, "Read a transfer between ledgers", owned("transfer between ledgers", s.Cross.Transfer, localParties), viewCross),

@@ -23,10 +23,12 @@ const told = `CREATE TEMP TABLE told (kind text, request jsonb, status int, body
 const books = `
 	CREATE TEMP TABLE done AS SELECT kind, request, body, body ->> 'id' AS id, (request ->> 'amount')::bigint AS asked,
 		(body ->> 'amount')::bigint AS amount, (body ->> 'captured')::bigint AS captured FROM told WHERE status < 300;
+	CREATE TEMP TABLE legs AS SELECT id, n - 1 AS leg, l ->> 'from' AS source, l ->> 'to' AS destination, (l ->> 'amount')::bigint AS amount
+		FROM done, jsonb_array_elements(request -> 'legs') WITH ORDINALITY AS l (l, n) WHERE kind = 'legs';
 	CREATE TEMP TABLE bought AS SELECT id, body ->> 'campaign' AS campaign, body ->> 'account' AS account, (body ->> 'price')::bigint AS price,
 		(body -> 'position' ->> 'layer')::int AS layer, (body -> 'position' ->> 'number')::int AS number FROM done WHERE kind = 'purchase';
 	CREATE INDEX ON bought (campaign);
-	ANALYZE told, done, bought;
+	ANALYZE told, done, legs, bought;
 	CREATE TEMP TABLE sales AS SELECT id, beneficiary, total, sold, cancelled, CASE WHEN cancelled THEN 'cancelled' WHEN NOT published THEN 'pending'
 			WHEN sold = total THEN 'completed' ELSE 'active' END AS status
 		FROM (SELECT id, body ->> 'beneficiary' AS beneficiary, (body ->> 'total_positions')::int AS total,
@@ -40,7 +42,7 @@ func differences() []string {
 	return []string{
 		`SELECT format('%s %s was told to %s commands', what, id, count(*))
 			FROM (SELECT id, CASE WHEN kind IN ('capture', 'release') THEN 'end of hold' ELSE kind END AS what FROM done
-			      WHERE kind IN ('deposit', 'withdrawal', 'transfer', 'hold', 'capture', 'release', 'purchase', 'campaign', 'publish', 'cancel')) d
+			      WHERE kind IN ('deposit', 'withdrawal', 'transfer', 'legs', 'hold', 'capture', 'release', 'purchase', 'campaign', 'publish', 'cancel')) d
 			GROUP BY what, id HAVING count(*) > 1 OR id IS NULL`,
 		`SELECT format('capture of hold %s: took %s of %s, asked for %s', id, captured, amount, asked)
 			FROM done WHERE kind = 'capture' AND captured <> coalesce(asked, amount)`,
@@ -49,6 +51,8 @@ func differences() []string {
 			SELECT request ->> 'account', CASE kind WHEN 'deposit' THEN asked ELSE -asked END, 0 FROM done WHERE kind IN ('deposit', 'withdrawal')
 			UNION ALL SELECT request ->> 'from', -asked, 0 FROM done WHERE kind = 'transfer'
 			UNION ALL SELECT request ->> 'to', asked, 0 FROM done WHERE kind = 'transfer'
+			UNION ALL SELECT source, -amount, 0 FROM legs
+			UNION ALL SELECT destination, amount, 0 FROM legs
 			UNION ALL SELECT body ->> 'account', -amount, amount FROM done WHERE kind = 'hold'
 			UNION ALL SELECT body ->> 'account', amount - captured, -amount FROM done WHERE kind IN ('capture', 'release')
 			UNION ALL SELECT request ->> 'to', captured, 0 FROM done WHERE kind = 'capture'
@@ -66,7 +70,11 @@ func differences() []string {
 			             CASE kind WHEN 'withdrawal' THEN 'outside/SIM' WHEN 'deposit' THEN request ->> 'account' ELSE request ->> 'to' END AS destination
 			      FROM done WHERE kind IN ('deposit', 'withdrawal', 'transfer')
 			      UNION ALL SELECT body ->> 'transfer', kind, 'failed', (request ->> 'amount')::bigint, request ->> 'from', request ->> 'to'
-			      FROM told WHERE kind = 'transfer' AND status >= 400 AND body ->> 'transfer' <> '') c
+			      FROM told WHERE kind = 'transfer' AND status >= 400 AND body ->> 'transfer' <> ''
+			      UNION ALL SELECT (SELECT part::text FROM transfer_legs t WHERE t.transfer::text = legs.id AND t.leg = legs.leg), 'transfer', 'completed', amount, source, destination
+			      FROM legs
+			      UNION ALL SELECT body ->> 'transfer', 'transfer', 'failed', (l ->> 'amount')::bigint, l ->> 'from', l ->> 'to'
+			      FROM (SELECT body, request -> 'legs' -> (body ->> 'leg')::int AS l FROM told WHERE kind = 'legs' AND status >= 400 AND body ->> 'transfer' <> '') f) c
 			FULL JOIN (SELECT * FROM transfers WHERE kind IN ('deposit', 'withdrawal', 'transfer')) d ON d.id::text = c.id
 			WHERE (d.kind = c.kind AND d.status = c.status AND d.amount = c.amount AND d.source = c.source AND d.destination = c.destination) IS NOT TRUE`,
 		`SELECT format('hold %s: database has %s, clients %s', coalesce(c.id, d.id::text), d, c)

@@ -19,6 +19,11 @@ func NewTransfer(key, from, to string, amount int64) *Op {
 	return NewOp(KindTransfer, "/v1/transfers", key, client.TransferRequest{From: from, To: to, Amount: amount})
 }
 
+// NewLegs makes the command that moves money by several legs.
+func NewLegs(key string, legs ...client.LegRequest) *Op {
+	return NewOp(KindLegs, "/v1/transfers", key, client.TransferRequest{Legs: legs})
+}
+
 // NewHold makes the command that sets money aside.
 func NewHold(key, account string, amount int64) *Op {
 	return NewOp(KindHold, "/v1/holds", key, client.HoldRequest{Account: account, Amount: amount})

@@ -22,6 +22,7 @@ const (
 	KindDeposit    Kind = "deposit"
 	KindWithdrawal Kind = "withdrawal"
 	KindTransfer   Kind = "transfer"
+	KindLegs       Kind = "legs"
 	KindHold       Kind = "hold"
 	KindCapture    Kind = "capture"
 	KindRelease    Kind = "release"

@@ -30,12 +30,12 @@ const (
 
 // Mix has the weight of each kind of command. A kind of weight 0 is never drawn.
 type Mix struct {
-	Transfers, Holds, Deposits, Withdrawals, Purchases, Cancels int
+	Transfers, Legs, Holds, Deposits, Withdrawals, Purchases, Cancels int
 }
 
 // DefaultMix is mostly purchases, and some of everything.
 func DefaultMix() Mix {
-	return Mix{Transfers: 25, Holds: 15, Deposits: 5, Withdrawals: 5, Purchases: 48, Cancels: 2}
+	return Mix{Transfers: 20, Legs: 5, Holds: 15, Deposits: 5, Withdrawals: 5, Purchases: 48, Cancels: 2}
 }
 
 // WorkloadOptions say what is drawn.
@@ -223,7 +223,7 @@ func (k *worker) run(ctx context.Context, stop <-chan struct{}) error {
 // step draws one command and settles it.
 func (k *worker) step(ctx context.Context) error {
 	mix := k.w.opts.Mix
-	weights := []int{mix.Transfers, mix.Holds, mix.Deposits, mix.Withdrawals, mix.Purchases, mix.Cancels}
+	weights := []int{mix.Transfers, mix.Legs, mix.Holds, mix.Deposits, mix.Withdrawals, mix.Purchases, mix.Cancels}
 	total := 0
 	for _, weight := range weights {
 		total += weight
@@ -236,17 +236,23 @@ func (k *worker) step(ctx context.Context) error {
 	var err error
 	switch kind {
 	case 0:
-		from := k.rng.IntN(len(k.w.accounts))
-		to := (from + 1 + k.rng.IntN(len(k.w.accounts)-1)) % len(k.w.accounts)
-		_, err = k.settle(ctx, NewTransfer(k.key(), k.w.accounts[from], k.w.accounts[to], k.amount()))
+		from, to := k.twoAccounts()
+		_, err = k.settle(ctx, NewTransfer(k.key(), from, to, k.amount()))
 	case 1:
-		err = k.hold(ctx)
+		legs := make([]client.LegRequest, 1+k.rng.IntN(4))
+		for i := range legs {
+			legs[i].From, legs[i].To = k.twoAccounts()
+			legs[i].Amount = k.amount()
+		}
+		_, err = k.settle(ctx, NewLegs(k.key(), legs...))
 	case 2:
-		_, err = k.settle(ctx, NewDeposit(k.key(), k.anyAccount(), k.amount()))
+		err = k.hold(ctx)
 	case 3:
+		_, err = k.settle(ctx, NewDeposit(k.key(), k.anyAccount(), k.amount()))
+	case 4:
 		q := client.MovementRequest{Account: k.anyAccount(), Amount: k.amount()}
 		_, err = k.settle(ctx, NewOp(KindWithdrawal, "/v1/withdrawals", k.key(), q))
-	case 4:
+	case 5:
 		err = k.buy(ctx)
 	default:
 		err = k.cancel(ctx)
@@ -257,6 +263,12 @@ func (k *worker) step(ctx context.Context) error {
 func (k *worker) key() string {
 	k.sent++
 	return fmt.Sprintf("%s-%d-%d", k.w.opts.Prefix, k.id, k.sent)
+}
+
+// twoAccounts are two that differ.
+func (k *worker) twoAccounts() (from, to string) {
+	n := k.rng.IntN(len(k.w.accounts))
+	return k.w.accounts[n], k.w.accounts[(n+1+k.rng.IntN(len(k.w.accounts)-1))%len(k.w.accounts)]
 }
 
 func (k *worker) anyAccount() string { return k.w.accounts[k.rng.IntN(len(k.w.accounts))] }

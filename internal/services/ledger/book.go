@@ -32,6 +32,7 @@ type Book struct {
 	entries   []Entry
 	// references are those of this transaction's transfers that have one.
 	references []Referenced
+	legs       []RecordedLeg // of transfers that were asked for by their legs
 }
 
 type bookAccount struct {
@@ -56,6 +57,7 @@ type Changes struct {
 	Transfers       []Transfer
 	Entries         []Entry
 	References      []Referenced // of the transfers that have one, failed ones too
+	Legs            []RecordedLeg
 }
 
 // AccountChange is an account as it is to be written.
@@ -174,32 +176,46 @@ func (b *Book) Open(id, currency string) (Account, error) {
 // Move transfers amount from one account to another. It returns [AccountNotFoundError], [ErrSameAccount],
 // [ErrCurrencyMismatch], [ErrBalanceOverflow] or [InsufficientFundsError], and then has changed nothing.
 func (b *Book) Move(kind Kind, from, to string, amount int64, memo string) (Transfer, error) {
-	mustBePositive(amount)
-	if from == to {
-		return Transfer{}, ErrSameAccount
+	find := func(id string) (*Account, error) {
+		a, err := b.account(id)
+		if err != nil {
+			return nil, err
+		}
+		return &a.Account, nil
 	}
-	src, err := b.account(from)
-	if err != nil {
+	if _, _, err := movable(find, from, to, mustBePositive(amount)); err != nil {
 		return Transfer{}, err
 	}
-	dst, err := b.account(to)
-	if err != nil {
-		return Transfer{}, err
-	}
-	switch {
-	case src.Currency != dst.Currency:
-		return Transfer{}, ErrCurrencyMismatch
-	case src.Available < amount:
-		return Transfer{}, &InsufficientFundsError{Account: from}
-	case overflows(dst.Account, amount):
-		return Transfer{}, ErrBalanceOverflow
-	}
+	src, dst := b.accounts[from], b.accounts[to]
 	t := b.record(kind, from, to, amount, src.Currency, memo)
 	src.Available -= amount
 	dst.Available += amount
 	b.enter(src, t, -amount)
 	b.enter(dst, t, amount)
 	return t, nil
+}
+
+// movable finds the accounts of a movement, and refuses one that can't be made. The source is there with a refusal that comes after
+// it was found.
+func movable(find func(id string) (*Account, error), from, to string, amount int64) (src, dst *Account, err error) {
+	if from == to {
+		return nil, nil, ErrSameAccount
+	}
+	if src, err = find(from); err != nil {
+		return nil, nil, err
+	}
+	if dst, err = find(to); err != nil {
+		return src, nil, err
+	}
+	switch {
+	case src.Currency != dst.Currency:
+		return src, dst, ErrCurrencyMismatch
+	case src.Available < amount:
+		return src, dst, &InsufficientFundsError{Account: from}
+	case overflows(*dst, amount):
+		return src, dst, ErrBalanceOverflow
+	}
+	return src, dst, nil
 }
 
 // Deposit brings amount in from the outside. It returns [AccountNotFoundError] or [ErrBalanceOverflow].
@@ -268,7 +284,7 @@ func (b *Book) Fail(from, to string, amount int64, memo, reason string) (Transfe
 
 // Changes returns what was changed since the book was loaded.
 func (b *Book) Changes() Changes {
-	c := Changes{Transfers: b.transfers, Entries: b.entries, References: b.references}
+	c := Changes{Transfers: b.transfers, Entries: b.entries, References: b.references, Legs: b.legs}
 	c.UpdatedAccounts = slices.Grow(c.UpdatedAccounts, len(b.touched))
 	for _, a := range b.touched {
 		if a.created {

@@ -93,6 +93,8 @@ func (b *Book) decide(op Op) (any, error) {
 		return b.movement(t, op.Account, err)
 	case MakeTransfer:
 		return decideTransfer(b, op)
+	case TransferLegs:
+		return decideLegs(b, op)
 	case PlaceHold:
 		return b.PlaceHold(op.Account, op.Amount, op.ExpiresIn)
 	case CaptureHold:

@@ -98,7 +98,7 @@ func TestATransferWithoutFundsLeavesItsIntent(t *testing.T) {
 		ID: *short.Transfer, Kind: ledger.KindTransfer, From: "a", To: "b", Amount: 10, Currency: "EUR",
 		Status: ledger.TransferFailed, Reason: ledger.ReasonInsufficientFunds, Memo: "rent", CreatedAt: epoch(),
 	}
-	if c.Transfers[0] != want {
+	if !reflect.DeepEqual(c.Transfers[0], want) {
 		t.Errorf("intent %+v, want %+v", c.Transfers[0], want)
 	}
 	if short.Account != "a" {

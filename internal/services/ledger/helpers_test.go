@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,6 +44,9 @@ const referenceTaken = "the reference is taken"
 
 // refusal names an error, so that two of them can be compared whatever ids they carry. It is empty for nil.
 func refusal(err error) string {
+	if leg, ok := errors.AsType[*ledger.LegError](err); ok {
+		return fmt.Sprintf("leg %d: %s", leg.Leg, refusal(leg.Err))
+	}
 	if short, ok := errors.AsType[*ledger.InsufficientFundsError](err); ok {
 		return "insufficient funds on " + short.Account
 	}

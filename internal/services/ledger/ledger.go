@@ -81,6 +81,9 @@ type Transfer struct {
 	Memo      string
 	CreatedAt time.Time
 	Reference string // empty where the request had none
+	// Legs are those of a request that had them, else nil. From, To, Amount and Currency are those of the first one then, or of the one
+	// for which the transfer failed.
+	Legs []Leg
 }
 
 // CompletedAt returns when a transfer was completed, nil for one that was not. One transaction makes the intent and completes it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -101,7 +102,7 @@ func (m *model) short(account string, amount *big.Int) bool {
 // book gave a hold placed by op.
 func (m *model) apply(op ledger.Op, now time.Time, newHold uuid.UUID) string {
 	reference := ledger.ReferenceOf(op)
-	if first, ok := m.first(reference); ok && first.asked != op {
+	if first, ok := m.first(reference); ok && !reflect.DeepEqual(first.asked, op) {
 		return referenceTaken
 	} else if ok {
 		return ""
@@ -140,6 +141,8 @@ func (m *model) do(op ledger.Op, now time.Time, newHold uuid.UUID) string {
 			m.add(fact{what: "failed"})
 		}
 		return why
+	case ledger.TransferLegs:
+		return m.legs(op)
 	case ledger.PlaceHold:
 		return m.place(op, now, newHold)
 	case ledger.CaptureHold:
@@ -200,6 +203,23 @@ func (m *model) move(from, to string, amount *big.Int) (why string, short bool) 
 	}
 	m.add(fact{what: "move", from: from, to: to, amount: amount})
 	return "", false
+}
+
+// legs makes one move after the other, and forgets them all at the first refusal.
+func (m *model) legs(op ledger.TransferLegs) string {
+	mark := len(m.facts)
+	for i, leg := range op.Legs {
+		why, short := m.move(leg.From, leg.To, big.NewInt(leg.Amount))
+		if why == "" {
+			continue
+		}
+		m.facts = m.facts[:mark]
+		if short {
+			m.add(fact{what: "failed"})
+		}
+		return fmt.Sprintf("leg %d: %s", i, why)
+	}
+	return ""
 }
 
 func (m *model) place(op ledger.PlaceHold, now time.Time, id uuid.UUID) string {

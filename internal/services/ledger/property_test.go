@@ -68,7 +68,7 @@ func (h *checked) draw(t *rapid.T) ledger.Op {
 	}
 	reference := rapid.SampledFrom([]string{"", "", "", "r", "s", "t"}).Draw(t, "reference")
 	switch rapid.SampledFrom([]string{
-		"create", "deposit", "deposit", "withdraw", "transfer", "transfer", "place", "place", "capture", "release", "expire",
+		"create", "deposit", "deposit", "withdraw", "transfer", "transfer", "legs", "legs", "place", "place", "capture", "release", "expire",
 	}).Draw(t, "op") {
 	case "create":
 		return ledger.CreateAccount{
@@ -82,6 +82,10 @@ func (h *checked) draw(t *rapid.T) ledger.Op {
 		return ledger.MakeTransfer{
 			From: name.Draw(t, "from"), To: name.Draw(t, "to"), Amount: amounts().Draw(t, "amount"), Memo: "over", Reference: reference,
 		}
+	case "legs":
+		return ledger.TransferLegs{Legs: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ledger.Leg {
+			return ledger.Leg{From: name.Draw(t, "from"), To: name.Draw(t, "to"), Amount: amounts().Draw(t, "amount")}
+		}), 1, 6).Draw(t, "legs"), Memo: "over", Reference: reference}
 	case "place":
 		return ledger.PlaceHold{
 			Account: name.Draw(t, "account"), Amount: amounts().Draw(t, "amount"),
@@ -152,7 +156,7 @@ func (h *checked) step(t *rapid.T) {
 	if reference := ledger.ReferenceOf(op); reference != "" {
 		h.asked = append(h.asked, op)
 		if repeated, ok := result.(ledger.Repeated); ok {
-			if len(h.model.facts) != facts || repeated.First != h.results[reference] || !reflect.DeepEqual(before, h.snapshot()) {
+			if len(h.model.facts) != facts || !reflect.DeepEqual(repeated.First, h.results[reference]) || !reflect.DeepEqual(before, h.snapshot()) {
 				t.Fatalf("%#v: repeated %+v, first %+v", op, repeated.First, h.results[reference])
 			}
 		} else if err == nil {
@@ -269,6 +273,7 @@ func (h *checked) commit(t *rapid.T, later time.Duration) {
 	}
 	h.checkEntries(t, c, loaded)
 	h.entries = append(h.entries, c.Entries...)
+	h.checkLegs(t, c)
 	for _, tr := range c.Transfers {
 		if !tr.CreatedAt.Equal(h.now) {
 			t.Fatalf("transfer %+v does not bear the time of its transaction", tr)
@@ -315,6 +320,37 @@ func (h *checked) checkEntries(t *rapid.T, c ledger.Changes, loaded map[string]l
 			t.Fatalf("entry %+v after version %d, the account is at %d", e, last[e.Account], h.accounts[e.Account].Version)
 		}
 		last[e.Account] = e.Version
+	}
+}
+
+// checkLegs makes sure that each leg of what completed has a transfer of its own, that nothing else has legs, and that what failed moved
+// nothing.
+func (h *checked) checkLegs(t *rapid.T, c ledger.Changes) {
+	rows := map[uuid.UUID]ledger.Transfer{}
+	for _, tr := range c.Transfers {
+		rows[tr.ID] = tr
+	}
+	parts := map[uuid.UUID]bool{}
+	var last ledger.RecordedLeg
+	for i, l := range c.Legs {
+		whole, ok := rows[l.Transfer]
+		if first := i == 0 || last.Transfer != l.Transfer; !ok || (l.Number == 0) != first || !first && l.Number != last.Number+1 {
+			t.Fatalf("leg %+v after %+v, of %+v", l, last, whole)
+		}
+		last = l
+		if whole.Status == ledger.TransferFailed {
+			if l.Part != nil {
+				t.Fatalf("leg %+v of %+v was moved", l, whole)
+			}
+			continue
+		}
+		if l.Part == nil || parts[*l.Part] || (*l.Part == whole.ID) != (l.Number == 0) {
+			t.Fatalf("leg %+v of %+v", l, whole)
+		}
+		parts[*l.Part] = true
+		if p := rows[*l.Part]; p.From != l.From || p.To != l.To || p.Amount != l.Amount || p.Currency != l.Currency || p.Status != ledger.TransferCompleted {
+			t.Fatalf("leg %+v was moved as %+v", l, p)
+		}
 	}
 }
 

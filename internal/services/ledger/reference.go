@@ -38,6 +38,8 @@ func ReferenceOf(op Op) string {
 		return op.Reference
 	case MakeTransfer:
 		return op.Reference
+	case TransferLegs:
+		return op.Reference
 	}
 	return ""
 }
@@ -105,7 +107,9 @@ func (r Referenced) sameAs(op Op) bool {
 	case Withdraw:
 		return r.Kind == KindWithdrawal && r.From == op.Account && r.Amount == op.Amount && r.Memo == op.Memo
 	case MakeTransfer:
-		return r.Kind == KindTransfer && r.From == op.From && r.To == op.To && r.Amount == op.Amount && r.Memo == op.Memo
+		return r.Kind == KindTransfer && r.Legs == nil && r.From == op.From && r.To == op.To && r.Amount == op.Amount && r.Memo == op.Memo
+	case TransferLegs:
+		return r.Kind == KindTransfer && sameLegs(r.Legs, op.Legs) && r.Memo == op.Memo
 	}
 	return false
 }

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -25,7 +26,7 @@ func TestAReferenceIsTakenByWhatCompletes(t *testing.T) {
 	if !ok || first.Reference != "r" || first.CompletedAt() == nil {
 		t.Errorf("completed %+v", first)
 	}
-	if again := decide(ledger.Decide(b, pay)); again != (ledger.Repeated{First: first}) {
+	if again := decide(ledger.Decide(b, pay)); !reflect.DeepEqual(again, ledger.Repeated{First: first}) {
 		t.Errorf("repeated %+v", again)
 	}
 	other := pay

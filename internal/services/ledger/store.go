@@ -52,7 +52,7 @@ type Reader interface {
 	Account(ctx context.Context, id string) (Account, error)
 	// Entries returns up to limit entries of an account with a version above after, in order.
 	Entries(ctx context.Context, account string, after int64, limit int) ([]Entry, error)
-	// Transfer returns one transfer, or [TransferNotFoundError].
+	// Transfer returns one transfer, or [TransferNotFoundError]. The id of a leg's part is as good as the transfer's own.
 	Transfer(ctx context.Context, id uuid.UUID) (Transfer, error)
 	// Referenced returns the completed transfers with one of the references.
 	Referenced(ctx context.Context, references ...string) ([]Referenced, error)

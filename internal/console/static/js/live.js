@@ -49,7 +49,11 @@ export function follow(topic, { since, on, state, signal }) {
   }
   signal.addEventListener("abort", () => {
     clearTimeout(timer);
-    socket?.close();
+    if (socket?.readyState === WebSocket.CONNECTING) {
+      socket.onopen = () => socket.close(); // Browsers complain of one that is closed before it was open.
+    } else {
+      socket?.close();
+    }
   });
   connect();
 }
