@@ -38,6 +38,7 @@ const proper = `(() => {
 		const wide = [...document.querySelectorAll("main *")].find((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest("pre, .visually-hidden"));
 		wrong.push("wider than the screen: " + document.documentElement.scrollWidth + " " + wide?.tagName + "." + wide?.className + " " + wide?.textContent.slice(0, 60));
 	}
+	for (const e of document.querySelectorAll(".card table")) if (e.checkVisibility() && e.getBoundingClientRect().right > e.closest(".card").getBoundingClientRect().right - 8) wrong.push("a table leaves its card: " + e.caption?.textContent);
 	if (window.pwned !== undefined) wrong.push("a stored text has run: " + window.pwned);
 	if (document.querySelector("main img[onerror], main script")) wrong.push("a stored text became markup");
 	for (const e of document.querySelectorAll(".note.bad[role=alert]")) wrong.push("a problem is shown: " + e.textContent);
@@ -312,7 +313,7 @@ func (s *scene) acts(b *browser, round int) {
 	b.await("the filter", `document.querySelectorAll("tbody tr").length === 1 && location.search === "?prefix=buyer-3"`)
 	b.visit("/console/campaigns/" + s.onSale)
 	var first string
-	cells := `[...document.querySelectorAll("section")].find((e) => e.querySelector("h2")?.textContent === "Purchases")?.querySelector("table")?.textContent ?? ""`
+	cells := `[...document.querySelectorAll("section")].find((e) => e.querySelector("h2")?.textContent.startsWith("Purchases"))?.querySelector("table")?.textContent ?? ""`
 	cells = "(" + cells + ")"
 	b.await("the purchases", cells+`.length > 0`)
 	b.eval(cells, &first)
