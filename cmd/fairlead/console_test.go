@@ -230,6 +230,9 @@ func (s *scene) acts(b *browser, round int) {
 	b.confirm("main", "Cancel")
 	becomes("/v1/campaigns/"+campaign, "cancelled")
 
+	// The page may ask for the least winning bid at the moment when the auction is cancelled.
+	b.quiet("a campaign")
+	b.expect("/min-winning-bid")
 	auction := s.newAuction(fmt.Sprintf("Acted on %d", round), "10m")
 	b.visit("/console/auctions/" + auction)
 	b.confirm("main", "Start")
@@ -240,6 +243,8 @@ func (s *scene) acts(b *browser, round int) {
 
 	failed := s.newFailure()
 	b.visit("/console/publications/" + failed)
+	b.quiet("an auction")
+	b.expect()
 	b.confirm("main", "Retry")
 	s.eventually("it is tried again", func() bool {
 		n, _ := s.call(http.MethodGet, "/v1/publications/"+failed, nil)["attempts"].(float64)
