@@ -31,17 +31,18 @@ func (s *scene) faresOfTargets(b *browser) {
 	targets := []struct {
 		name, url string
 		posts     int
+		state     string
 		says      []string
 	}{
-		{"well", receiver.URL + "/well", 1, []string{"delivering", "none"}},
-		{"slow", receiver.URL + "/slow", 1, []string{"slowed", "Status 429", "never"}},
-		{"overrun", receiver.URL + "/busy", 6, []string{"circuit tripped", "Status 429", "never"}},
-		{"broken", receiver.URL + "/broken", 1, []string{"failing", "Status 501", "never"}},
-		{"unknown", "http://nowhere.invalid/", 1, []string{"failing", "DNS", "never"}},
-		{"closed", "http://127.0.0.1:9/", 1, []string{"failing", "Connection refused", "never"}},
-		{"plain", strings.Replace(receiver.URL, "http:", "https:", 1), 1, []string{"failing", "TLS", "never"}},
-		{"silent", "http://" + silent.Addr().String(), 1, []string{"failing", "Timeout", "never"}},
-		{"held back", receiver.URL, 0, []string{"paused", "by an operator, for", "never"}},
+		{"well", receiver.URL + "/well", 1, "delivering", []string{"delivering", "none"}},
+		{"slow", receiver.URL + "/slow", 1, "slowed", []string{"slowed", "Status 429", "never"}},
+		{"overrun", receiver.URL + "/busy", 6, "circuit_open", []string{"circuit tripped", "Status 429", "never"}},
+		{"broken", receiver.URL + "/broken", 1, "failing", []string{"failing", "Status 501", "never"}},
+		{"unknown", "http://nowhere.invalid/", 1, "failing", []string{"failing", "DNS", "never"}},
+		{"closed", "http://127.0.0.1:9/", 1, "failing", []string{"failing", "Connection refused", "never"}},
+		{"plain", strings.Replace(receiver.URL, "http:", "https:", 1), 1, "failing", []string{"failing", "TLS", "never"}},
+		{"silent", "http://" + silent.Addr().String(), 1, "failing", []string{"failing", "Timeout", "never"}},
+		{"held back", receiver.URL, 0, "paused", []string{"paused", "by an operator, for", "never"}},
 	}
 	ids := map[string]string{}
 	for _, t := range targets {
@@ -51,6 +52,12 @@ func (s *scene) faresOfTargets(b *browser) {
 		}
 	}
 	s.call("POST", "/v1/targets/"+ids["held back"]+"/pause", nil)
+	for _, t := range targets {
+		s.eventually(t.name+" is "+t.state, func() bool {
+			health, _ := s.call("GET", "/v1/targets/"+ids[t.name], nil)["health"].(obj)
+			return health["state"] == t.state
+		})
+	}
 	b.visit("/console/targets")
 	for _, t := range targets {
 		for _, word := range t.says {
