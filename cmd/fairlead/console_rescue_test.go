@@ -42,6 +42,7 @@ func TestConsoleRescues(t *testing.T) {
 		{"in doubt", s.rescuesDoubt},
 		{"automation", s.rescuesAutomation},
 		{"audited releases", s.releases},
+		{"targets", s.faresOfTargets},
 	} {
 		rescue.do(b)
 		b.quiet(rescue.name)
@@ -179,6 +180,9 @@ func (s *scene) rescuesMultidraw(b *browser) {
 	if done, _ := s.call(http.MethodGet, "/v1/multidraws/"+id, nil)["completed_count"].(float64); done != count {
 		s.t.Errorf("%v drawn", done)
 	}
+	b.visit("/console/multidraws")
+	b.await("a large one", `document.body.textContent.includes("300,000 of 300,000")`)
+	b.everywhere("multidraws-large")
 }
 
 // newStuckSaga writes a transfer that waits for its next try for a long time, as its process has parked it.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -141,7 +142,10 @@ func (s *scene) keyed(method, path, key string, body any) (map[string]any, int) 
 	if body == nil {
 		content = nil
 	}
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, bytes.NewReader(content))
+	// A request that waits for ever fails the test, and names itself.
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(content))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -347,9 +351,19 @@ func (s *scene) wait(waits [][2]string) {
 		stop()
 		waiting.Wait()
 	})
+	// Others may wait already, so each of these is looked for.
 	s.eventually("they wait", func() bool {
 		waiters, _ := s.call("GET", "/v1/locks", nil)["waiters"].([]any)
-		return len(waiters) >= len(waits)
+		for _, w := range waits {
+			if !slices.ContainsFunc(waiters, func(x any) bool {
+				o, _ := x.(obj)
+				keys, _ := o["keys"].([]any)
+				return o["owner"] == w[0] && slices.Contains(keys, any(w[1]))
+			}) {
+				return false
+			}
+		}
+		return true
 	})
 }
 

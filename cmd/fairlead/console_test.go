@@ -38,6 +38,7 @@ const proper = `(() => {
 		const wide = [...document.querySelectorAll("main *")].find((e) => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.closest("pre, .visually-hidden"));
 		wrong.push("wider than the screen: " + document.documentElement.scrollWidth + " " + wide?.tagName + "." + wide?.className + " " + wide?.textContent.slice(0, 60));
 	}
+	for (const e of document.querySelectorAll(".card table")) if (e.checkVisibility() && e.getBoundingClientRect().right > e.closest(".card").getBoundingClientRect().right - 8) wrong.push("a table leaves its card: " + e.caption?.textContent);
 	if (window.pwned !== undefined) wrong.push("a stored text has run: " + window.pwned);
 	if (document.querySelector("main img[onerror], main script")) wrong.push("a stored text became markup");
 	for (const e of document.querySelectorAll(".note.bad[role=alert]")) wrong.push("a problem is shown: " + e.textContent);
@@ -230,6 +231,9 @@ func (s *scene) acts(b *browser, round int) {
 	b.confirm("main", "Cancel")
 	becomes("/v1/campaigns/"+campaign, "cancelled")
 
+	// The page may ask for the least winning bid at the moment when the auction is cancelled.
+	b.quiet("a campaign")
+	b.expect("/min-winning-bid")
 	auction := s.newAuction(fmt.Sprintf("Acted on %d", round), "10m")
 	b.visit("/console/auctions/" + auction)
 	b.confirm("main", "Start")
@@ -240,6 +244,8 @@ func (s *scene) acts(b *browser, round int) {
 
 	failed := s.newFailure()
 	b.visit("/console/publications/" + failed)
+	b.quiet("an auction")
+	b.expect()
 	b.confirm("main", "Retry")
 	s.eventually("it is tried again", func() bool {
 		n, _ := s.call(http.MethodGet, "/v1/publications/"+failed, nil)["attempts"].(float64)

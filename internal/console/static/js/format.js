@@ -19,13 +19,16 @@ const clockParts = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
 const dayParts = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
 const formats = new Map();
 
-// spell formats a moment in the chosen zone, which is named unless it is the browser's own.
-function spell(parts, at) {
+// spellTime formats a moment in the chosen zone.
+export function spellTime(parts, at) {
   const timeZone = zone();
   const key = JSON.stringify([parts, timeZone]);
-  if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...parts, timeZone, timeZoneName: timeZone && "short" }));
+  if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat("en-GB", { ...parts, timeZone }));
   return formats.get(key).format(at);
 }
+
+// spell also names the zone, unless it is the browser's own.
+const spell = (parts, at) => spellTime({ ...parts, timeZoneName: zone() && "short" }, at);
 
 // when spells a time for a reader nearby: the clock of today, or day and clock; the exact one, in UTC, is in its title.
 export function when(iso) {
@@ -58,8 +61,8 @@ export function span(seconds) {
   return `${Math.round(s / 86400)} days`;
 }
 
-// duration spells a Go duration without what is zero: 5m0s is 5m.
-export const duration = (s) => s.replace(/(?<=[hm])0s$/, "").replace(/(?<=h)0m$/, "");
+// duration spells a Go duration without what is zero: 5m0s is 5 min.
+export const duration = (s) => s.replace(/(?<=[hm])0s$/, "").replace(/(?<=h)0m$/, "").replace(/(?<=\d)(m?s|µs|m|h)/g, (unit) => ` ${unit === "m" ? "min" : unit} `).trim();
 
 // clock spells what is left: 0:09.3 under ten seconds, 12:05, 1:02:09.
 export function clock(ms) {

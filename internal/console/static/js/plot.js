@@ -1,19 +1,17 @@
 // Charts over time, drawn by uPlot in the page's own colours, with the values under the pointer written below.
 import uPlot from "./vendor/uPlot.js";
 import { h, text } from "./dom.js";
+import { spellTime } from "./format.js";
 
 const root = document.documentElement;
 const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 const font = () => `12px ${colour("--sans")}`;
 
-const clocks = {
-  seconds: new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" }),
-  minutes: new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }),
-  days: new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" }),
-};
-const exact = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minute = { hour: "2-digit", minute: "2-digit" };
+const second = { ...minute, second: "2-digit" };
+const day = { day: "numeric", month: "short" };
 const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000, 31_536_000]; // of an axis of time, in seconds
-const clock = (step) => (step < 60 ? clocks.seconds : step < 86_400 ? clocks.minutes : clocks.days);
+const clock = (step) => (step < 60 ? second : step < 86_400 ? minute : day);
 
 // drawn are the charts on the page, to be drawn again in other colours.
 const drawn = new Set();
@@ -80,9 +78,9 @@ export function plot({ label, series, spell, x, height = 200, from, marks, zoome
     cursor: { drag: { x: Boolean(zoomed), y: false, setScale: false }, y: false, points: { size: 7 }, bind: { dblclick: () => () => zoomed?.(null) } },
     scales: { x: { time: !x, range: (_, low, high) => (low === null ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: fitted(from) } },
     axes: [
-      axis({ space: 76, size: 28, gap: 6, grid: { show: false }, values: (self, splits, i, space, step) => splits.map((v) => (cut(self, v) ? "" : x ? x(v) : clock(step).format(v * 1000))), incrs: x ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7, 1e9, 1e12, 1e15, 1e18] : steps }),
+      axis({ space: 76, size: 28, gap: 6, grid: { show: false }, values: (self, splits, i, space, step) => splits.map((v) => (cut(self, v) ? "" : x ? x(v) : spellTime(clock(step), v * 1000))), incrs: x ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7, 1e9, 1e12, 1e15, 1e18] : steps }),
       axis({
-        space: 36, gap: 8, values: (_, splits) => splits.map((v) => spell(v)),
+        space: height < 120 ? 20 : 36, gap: 8, values: (_, splits) => splits.map((v) => spell(v)),
         size: (self, all) => {
           if (!all) return margin;
           self.ctx.save();
@@ -126,7 +124,7 @@ export function plot({ label, series, spell, x, height = 200, from, marks, zoome
       if (i === null || i === undefined) v = columns[n + 1].findLast((y) => y !== null && y !== undefined);
       text(values[n], v === null || v === undefined ? "–" : (s.spell ?? spell)(v));
     });
-    text(at, i === null || i === undefined ? "" : x ? x(columns[0][i]) : exact.format(columns[0][i] * 1000));
+    text(at, i === null || i === undefined ? "" : x ? x(columns[0][i]) : spellTime({ ...day, ...second }, columns[0][i] * 1000));
   }
 
   function draw() {

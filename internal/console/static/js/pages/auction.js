@@ -65,15 +65,14 @@ export default async function auction(ctx) {
       drawing.element),
     h("div", { class: "cols wide-left" },
       card("Leaderboard", leaders),
-      h("div", { class: "stack" },
-        card("Facts", facts([
-          ["Late bids", anti(a.anti_snipe)],
-          ["Event", h("span", {}, seq, " ", h("span", { class: "soft" }, live))],
-          ["Least bid", `${spell(a.min_bid)}, raises by ${spell(a.min_increment)}`],
-          ["Cooldown", duration(a.cooldown)], ["Same amounts", a.unique_amounts ? "refused" : "allowed"],
-          ["Seller", account(a.seller)], ["Started", a.started_at && when(a.started_at)], ["Ended", a.ended_at && when(a.ended_at)], ["Id", copy(a.id)],
-        ])),
-        card("Rounds", rounds))),
+      card("Facts", facts([
+        ["Late bids", anti(a.anti_snipe)],
+        ["Event", h("span", {}, seq, " ", h("span", { class: "soft" }, live))],
+        ["Least bid", `${spell(a.min_bid)}, raises by ${spell(a.min_increment)}`],
+        ["Cooldown", duration(a.cooldown)], ["Same amounts", a.unique_amounts ? "refused" : "allowed"],
+        ["Seller", account(a.seller)], ["Started", a.started_at && when(a.started_at)], ["Ended", a.ended_at && when(a.ended_at)], ["Id", copy(a.id)],
+      ]))),
+    card("Rounds", rounds),
     card("Winners", list(ctx, {
       caption: "Winners", none: "No round has ended.", limit: 20, prefix: "winners.", path: () => `${base}/winners`,
       columns: [

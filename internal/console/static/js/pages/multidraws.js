@@ -9,7 +9,7 @@ export default async function multidraws(ctx) {
     columns: [
       { name: "Lock key", lead: true, cell: (m) => h("a", { href: `/console/multidraws/${m.id}` }, m.lock_key) },
       { name: "Status", cell: (m) => badge(m.status) },
-      { name: "Drawn", cell: (m) => h("span", { class: "nowrap" }, share(m.completed_count, m.total_count), ` ${count(m.completed_count)} of ${count(m.total_count)}`) },
+      { name: "Drawn", cell: (m) => h("span", {}, share(m.completed_count, m.total_count), ` ${count(m.completed_count)} of ${count(m.total_count)}`) },
       { name: "Begun", cell: (m) => when(m.start_time) },
     ],
   }).element));

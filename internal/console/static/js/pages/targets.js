@@ -48,13 +48,13 @@ const causes = { dns: "DNS", refused: "Connection refused", network: "Network", 
 // lastError spells the last failure by its cause.
 export function lastError(e) {
   if (!e) return h("span", { class: "soft" }, "none");
-  return h("span", {}, h("b", { class: "nowrap" }, e.cause === "status" ? `${causes.status} ${e.status_code}` : causes[e.cause] ?? e.cause), h("span", { class: "soft nowrap" }, ", ", age(e.at), " ago"));
+  return h("span", {}, h("b", { class: "nowrap" }, e.cause === "status" ? `${causes.status} ${e.status_code}` : causes[e.cause] ?? e.cause), ", ", h("span", { class: "soft nowrap" }, age(e.at), " ago"));
 }
 
 // toggle pauses a target or lets it go on.
 export function toggle(t, done) {
   const audit = { object: t.id };
   return t.paused_at
-    ? action("Resume", { title: `Resume ${t.name}`, keep: "Leave it paused", verb: `Resume ${t.name}`, keep: "Leave it paused", explain: t.paused_reason === "auth_expired" ? "What is due is sent from now on, with the credentials that it has. They have expired: unless they were renewed on the other side, it is paused again." : "What is due is sent from now on.", path: `/v1/targets/${t.id}/resume`, audit, done })
-    : action("Pause", { title: `Pause ${t.name}`, keep: "Keep delivering", verb: `Pause ${t.name}`, keep: "Keep sending", explain: "Nothing more is sent to it until it is resumed; attempts under way go on. What becomes due waits.", path: `/v1/targets/${t.id}/pause`, audit, done });
+    ? action("Resume", { title: `Resume ${t.name}`, keep: "Leave it paused", verb: `Resume ${t.name}`, explain: t.paused_reason === "auth_expired" ? "What is due is sent from now on, with the credentials that it has. They have expired: unless they were renewed on the other side, it is paused again." : "What is due is sent from now on.", path: `/v1/targets/${t.id}/resume`, audit, done })
+    : action("Pause", { title: `Pause ${t.name}`, keep: "Keep sending", verb: `Pause ${t.name}`, explain: "Nothing more is sent to it until it is resumed; attempts under way go on. What becomes due waits.", path: `/v1/targets/${t.id}/pause`, audit, done });
 }
