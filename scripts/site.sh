@@ -21,9 +21,11 @@ cp -R docs "$work/pages/"
 for dir in bench deploy examples; do
 	cp "$dir/README.md" "$work/pages/$dir/"
 done
-if ! cmp -s "$work/package-lock.json" "$work/node_modules/.installed"; then
-	npm --prefix "$work" ci --no-audit --no-fund --ignore-scripts
-	cp "$work/package-lock.json" "$work/node_modules/.installed"
+# Not npm ci: it refuses a lock without the binaries of platforms that npm left out where the lock was written. What is locked
+# is installed as it is locked, and those binaries have their exact versions in rollup's and esbuild's own lists.
+if ! cmp -s site/package-lock.json "$work/node_modules/.installed"; then
+	npm --prefix "$work" install --no-audit --no-fund --ignore-scripts
+	cp site/package-lock.json "$work/node_modules/.installed"
 fi
 FAIRLEAD_SITE_ROOT=$(pwd -P) FAIRLEAD_SITE_OUT=$(pwd -P)/bin/site "$work/node_modules/.bin/vitepress" build "$work"
 echo "site: bin/site/index.html; look at it with: (cd bin/site && python3 -m http.server 8000)"
