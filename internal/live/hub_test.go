@@ -358,7 +358,8 @@ func lastData(t *testing.T, messages []Message) string {
 func TestALogThatIsAwayDelaysAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRecord("a")
-	h := newHub(t, Options{Log: r, PollEvery: 5 * time.Millisecond, Page: 10, Buffer: 10})
+	// The buffer holds all events: the feed may read every page between two pulls, and a subscriber that lags by more is dropped.
+	h := newHub(t, Options{Log: r, PollEvery: 5 * time.Millisecond, Page: 10, Buffer: 40})
 	s := h.NewSubscriber()
 	defer s.Close()
 	s.mustSubscribe(t, "a")

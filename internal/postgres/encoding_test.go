@@ -105,6 +105,7 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 		ledger.Deposit{Account: "new", Amount: 5},
 		ledger.Withdraw{Account: "ann", Amount: 5},
 		ledger.MakeTransfer{From: "ann", To: "ben", Amount: 5, Memo: "é", Reference: "rent"},
+		ledger.TransferLegs{Legs: []ledger.Leg{{From: "ann", To: "ben", Amount: 5}, {From: "ben", To: "ann", Amount: 5}}},
 		ledger.PlaceHold{Account: "ann", Amount: 5, ExpiresIn: new(time.Hour)},
 	} {
 		if _, err := ledger.Decide(book, op); err != nil {

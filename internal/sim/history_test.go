@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -121,18 +122,22 @@ func TestUnansweredCommandsAreTold(t *testing.T) {
 	}
 }
 
-// addCampaigns sees to it that the history has a campaign that is completed and one that is cancelled.
-func addCampaigns(t *testing.T, client *sim.Client, beneficiary string) {
+// addRareThings sees to it that the history has a campaign that is completed, one that is cancelled, and a transfer by legs.
+func addRareThings(t *testing.T, c *sim.Client, beneficiary string) {
 	t.Helper()
-	testwait.Must(t, sim.OpenAccounts(t.Context(), client, []string{"ann"}, 100))
+	testwait.Must(t, sim.OpenAccounts(t.Context(), c, []string{"ann"}, 100))
+	there, back := client.LegRequest{From: "ann", To: beneficiary, Amount: 1}, client.LegRequest{From: beneficiary, To: "ann", Amount: 1}
+	if answer, err := c.Settle(t.Context(), sim.NewLegs("legs", there, back)); err != nil || answer.Status != http.StatusCreated {
+		t.Fatalf("legs: %v %v", answer, err)
+	}
 	for _, name := range []string{"completed", "cancelled"} {
-		campaign, err := sim.Launch(t.Context(), client, name, small(name, beneficiary, 1, 1))
+		campaign, err := sim.Launch(t.Context(), c, name, small(name, beneficiary, 1, 1))
 		testwait.Must(t, err)
 		op, status := sim.NewPurchase("buy", campaign.ID, "ann", 1), http.StatusCreated
 		if name == "cancelled" {
 			op, status = sim.NewCancel("cancel", campaign.ID), http.StatusOK
 		}
-		if answer, err := client.Settle(t.Context(), op); err != nil || answer.Status != status {
+		if answer, err := c.Settle(t.Context(), op); err != nil || answer.Status != status {
 			t.Fatalf("%s: %v %v", op, answer, err)
 		}
 	}
@@ -148,7 +153,7 @@ func TestModelNoticesEveryDifference(t *testing.T) {
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "model", Accounts: 6, Workers: 4, Mix: sim.DefaultMix()})
 	await(t, "answers", history.After(400))
 	l.finish(t)
-	addCampaigns(t, client, l.Accounts()[0])
+	addRareThings(t, client, l.Accounts()[0])
 	closeBooks(t, database, client, history, 1)
 	if t.Failed() {
 		t.FailNow()
