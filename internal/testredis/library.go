@@ -5,6 +5,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
+	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/redisclient"
@@ -20,6 +21,12 @@ const (
 	Rueidis Library = iota
 	GoRedis
 )
+
+// Main runs the tests of a package that opens clients of a cluster, and looks for leaked goroutines. A client of rueidis that is
+// closed leaves one behind, which sleeps for up to a second before it would look at the cluster again.
+func Main(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
 
 func (l Library) String() string { return [...]string{"rueidis", "go-redis"}[l] }
 

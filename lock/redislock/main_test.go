@@ -3,7 +3,7 @@ package redislock
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/fairlead-dev/fairlead/internal/testredis"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testredis.Main(m) }

@@ -3,14 +3,12 @@ package rueidisclient_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/redisclient"
 	"github.com/fairlead-dev/fairlead/redisclient/clienttest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testredis.Main(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
