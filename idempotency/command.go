@@ -29,10 +29,15 @@ type Command[Op any] struct {
 	// Principal and RequestID are written to the audit log where the operation is an administrative one.
 	Principal string
 	RequestID string
+	// List is set for commands of one request that are decided in its order, and then the same for all of them.
+	List *List
 	// Operator says that the principal is an administrator: some of what services do all the time is an administrative
 	// operation only then.
 	Operator bool
 }
+
+// List is the list that a command belongs to. Lists are told apart by their addresses.
+type List struct{ _ byte }
 
 // Outcome is what the caller of a command gets.
 type Outcome struct {

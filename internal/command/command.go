@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 )
 
 // ErrUnavailable is returned when the database cannot be reached, or did not answer in time, and this command had no effect.
@@ -65,6 +66,79 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	}
 }
 
+// Listed is what became of one command of a list.
+type Listed = groupcommit.Outcome[Answer]
+
+// ExecuteAll is [Execute] for a list of commands on one object, which are decided in its order: what stands behind a blocked command
+// waits with it. queue puts the first commands of a list on their lane and returns the function that waits for them, as
+// [groupcommit.Group.DoAll] does; the function that ExecuteAll returns waits for all and is to be called once. When the list has waited
+// for [BlockedFor], commands that are still blocked fail, and those behind them are decided.
+func ExecuteAll[Op any](ctx context.Context, list []Command[Op], queue func([]Command[Op]) (wait func() []Listed)) (wait func() []Listed) {
+	in := &idempotency.List{}
+	for i := range list {
+		list[i].List = in
+	}
+	first := queue(list)
+	return func() []Listed {
+		var deadline time.Time
+		wait := func(blocked *BlockedError) error {
+			if deadline.IsZero() {
+				deadline = time.Now().Add(BlockedFor)
+			}
+			ctx, cancel := context.WithDeadline(ctx, deadline)
+			defer cancel()
+			return blocked.Wait(ctx)
+		}
+		outcomes := first()
+		for done := 0; ; outcomes = append(outcomes, queue(list[done:])()...) {
+			settle(list[done:], outcomes[done:], queue, wait)
+			if done = len(outcomes); done == len(list) {
+				return outcomes
+			}
+		}
+	}
+}
+
+// settle executes the commands of a part of a list again that were not decided, until all are. Where wait fails, those that are still
+// blocked are given up.
+func settle[Op any](part []Command[Op], outcomes []Listed, queue func([]Command[Op]) func() []Listed, wait func(*BlockedError) error) {
+	for last := false; ; {
+		places, blocked := undecided(outcomes)
+		if last {
+			for _, at := range places {
+				outcomes[at] = Listed{Err: NotApplied(Unavailable(outcomes[at].Result.Err))}
+			}
+		}
+		if last || blocked == nil {
+			return
+		}
+		last = wait(blocked) != nil
+		again := make([]Command[Op], len(places))
+		for i, at := range places {
+			if again[i] = part[at]; last {
+				again[i].List = nil
+			}
+		}
+		for i, o := range queue(again)() {
+			outcomes[places[i]] = o
+		}
+	}
+}
+
+// undecided returns the places of the commands that were not decided, and what blocks the first of them.
+func undecided(outcomes []Listed) (places []int, first *BlockedError) {
+	for i := range outcomes {
+		blocked, ok := errors.AsType[*BlockedError](outcomes[i].Result.Err)
+		if outcomes[i].Err != nil || !ok {
+			continue
+		}
+		if places = append(places, i); first == nil {
+			first = blocked
+		}
+	}
+	return places, first
+}
+
 // The types of a command are public, because packages saga and multidraw take commands too.
 type (
 	// Command is an operation with what is needed to execute it exactly once and to answer its caller.
@@ -102,10 +176,12 @@ func Keys[Op any](batch []Command[Op]) []idempotency.ID {
 // KeysOf is [Keys] for one command.
 func KeysOf[Op any](c Command[Op]) []idempotency.ID { return Keys([]Command[Op]{c}) }
 
-// Decide answers every command of a batch in order: a repeated one with the recorded answer, all others by calling decide.
+// Decide answers every command of a batch in order: a repeated one with the recorded answer, all others by calling decide. A command
+// behind a blocked one of its list is blocked, too.
 // Nothing else looks keys up before a decision.
 func Decide[Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Command[Op]) (any, error)) []Answer {
 	answers := make([]Answer, len(batch))
+	var waiting map[*idempotency.List]error // the lists with a blocked command
 	for i, c := range batch {
 		if c.Key != nil {
 			if known, ok, err := keys.Lookup(*c.Key); err != nil || ok {
@@ -115,8 +191,19 @@ func Decide[Op any](batch []Command[Op], keys *idempotency.Batch, decide func(Co
 				continue
 			}
 		}
+		if blocked := waiting[c.List]; c.List != nil && blocked != nil {
+			answers[i] = Answer{Err: blocked}
+			continue
+		}
 		result, err := decide(c)
-		if _, blocked := errors.AsType[*BlockedError](err); blocked || c.Render == nil {
+		_, blocked := errors.AsType[*BlockedError](err)
+		if blocked && c.List != nil {
+			if waiting == nil {
+				waiting = map[*idempotency.List]error{}
+			}
+			waiting[c.List] = err
+		}
+		if blocked || c.Render == nil {
 			answers[i] = Answer{Result: result, Err: err}
 			continue
 		}
@@ -136,6 +223,15 @@ func RefuseAll[Op any](batch []Command[Op], reason error) []Answer {
 		answers[i] = batch[i].Refuse(reason)
 	}
 	return answers
+}
+
+// RefuseListed is [RefuseAll] for a list.
+func RefuseListed[Op any](list []Command[Op], reason error) []Listed {
+	outcomes := make([]Listed, len(list))
+	for i, a := range RefuseAll(list, reason) {
+		outcomes[i].Result = a
+	}
+	return outcomes
 }
 
 // Known reports whether a request was decided before, whatever it asked for.

@@ -1,10 +1,12 @@
 package command_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -185,5 +187,61 @@ func TestErrorsSayWhetherHalvingHelps(t *testing.T) {
 		if !errors.Is(err, want) || !errors.Is(err, io.EOF) {
 			t.Errorf("%v hides its kind or its reason", err)
 		}
+	}
+}
+
+// TestListsWaitInTheirOrder executes a list on a lane that decides two commands at a time, while one of them is blocked twice.
+func TestListsWaitInTheirOrder(t *testing.T) {
+	t.Parallel()
+	var order []string
+	blocked := map[string]int{"c": 2}
+	queue := func(list []command.Command[string]) func() []command.Listed {
+		list = list[:min(2, len(list))]
+		return func() (outcomes []command.Listed) {
+			for _, a := range command.Decide(list, idempotency.NewBatch(nil), func(c command.Command[string]) (any, error) {
+				if blocked[c.Op] > 0 {
+					blocked[c.Op]--
+					return nil, &command.BlockedError{Row: c.Op, Wait: func(context.Context) error { return nil }}
+				}
+				order = append(order, c.Op)
+				return c.Op, nil
+			}) {
+				outcomes = append(outcomes, command.Listed{Result: a})
+			}
+			return outcomes
+		}
+	}
+	list := []command.Command[string]{{Op: "a"}, {Op: "b"}, {Op: "c"}, {Op: "d"}, {Op: "e"}}
+	for i, o := range command.ExecuteAll(t.Context(), list, queue)() {
+		if o.Err != nil || o.Result.Result != list[i].Op {
+			t.Errorf("command %d: %+v", i, o)
+		}
+	}
+	if got := strings.Join(order, ""); got != "abcde" {
+		t.Errorf("decided in the order %s", got)
+	}
+
+	// A row that does not become free fails its own command, and lets those behind it be decided.
+	order = nil
+	stays := func(list []command.Command[string]) func() []command.Listed {
+		return func() (outcomes []command.Listed) {
+			for _, a := range command.Decide(list, idempotency.NewBatch(nil), func(c command.Command[string]) (any, error) {
+				if c.Op == "b" {
+					return nil, &command.BlockedError{Row: "b", Wait: func(context.Context) error { return errRetry }}
+				}
+				order = append(order, c.Op)
+				return c.Op, nil
+			}) {
+				outcomes = append(outcomes, command.Listed{Result: a})
+			}
+			return outcomes
+		}
+	}
+	outcomes := command.ExecuteAll(t.Context(), []command.Command[string]{{Op: "a"}, {Op: "b"}, {Op: "c"}}, stays)()
+	if got := strings.Join(order, ""); got != "ac" || outcomes[0].Err != nil || outcomes[2].Err != nil {
+		t.Errorf("decided %s: %+v", got, outcomes)
+	}
+	if err := outcomes[1].Err; !errors.Is(err, command.ErrNotApplied) || !errors.Is(err, command.ErrUnavailable) {
+		t.Errorf("the blocked command: %v", err)
 	}
 }

@@ -36,6 +36,7 @@
 //
 //   - Commands with one key are flushed one batch at a time, in the order in which Do queued them, also
 //     across a bisection. With an Overlap, batches are taken in that order, and no more than that at a time.
+//   - The commands of one call of [Group.DoAll] are in one batch, in its order.
 //   - Every call of Do returns exactly one answer, and an answer of the flush is the one that the flush
 //     gave for that command.
 //   - A command is in a successful flush at most once. Its result is handed out only after that flush

@@ -163,32 +163,93 @@ func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (none R, err erro
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
+	w := g.waiter(ctx, cmd, 0)
+	if err := g.enqueue(key, w); err != nil {
+		g.recycle(w)
+		return none, err
+	}
+	return g.await(ctx, w)
+}
+
+// Outcome is what [Group.Do] would have returned for one command of a list.
+type Outcome[R any] struct {
+	Result R
+	Err    error
+}
+
+// DoAll queues the first commands of a list on their key's lane, in their order, as many as fit into a batch. It returns the function
+// that waits for their outcomes, which is to be called once and returns one for each command that was queued, at least one. Those
+// commands are in one batch, so that they are decided in their order in any case. Outcomes are what [Group.Do] returns. If the lane has
+// too little room for all of them, all get ErrFull.
+func (g *Group[K, C, R]) DoAll(ctx context.Context, key K, list []C) (wait func() []Outcome[R]) {
+	list = list[:min(len(list), g.opts.MaxBatch, g.opts.MaxQueue)]
+	outcomes := make([]Outcome[R], len(list))
+	waiters := make([]*waiter[K, C, R], len(list))
+	err := ctx.Err()
+	if err == nil {
+		for i, cmd := range list {
+			waiters[i] = g.waiter(ctx, cmd, len(list)-1-i)
+		}
+		if err = g.enqueue(key, waiters...); err != nil {
+			for _, w := range waiters {
+				g.recycle(w)
+			}
+		}
+	}
+	return func() []Outcome[R] {
+		for i := range list {
+			if outcomes[i].Err = err; err == nil {
+				outcomes[i].Result, outcomes[i].Err = g.await(ctx, waiters[i])
+			}
+		}
+		return outcomes
+	}
+}
+
+// waiter returns one for a command that is followed by so many others of its list.
+func (g *Group[K, C, R]) waiter(ctx context.Context, cmd C, followers int) *waiter[K, C, R] {
 	w := g.waiters.Get().(*waiter[K, C, R]) //nolint:errcheck // The pool holds nothing else.
-	w.ctx, w.cmd, w.queuedAt = ctx, cmd, time.Now()
+	w.ctx, w.cmd, w.queuedAt, w.followers = ctx, cmd, time.Now(), followers
+	return w
+}
+
+// enqueue puts all of the waiters on a lane, or none.
+func (g *Group[K, C, R]) enqueue(key K, waiters ...*waiter[K, C, R]) (err error) {
+	if len(waiters) == 0 {
+		return nil
+	}
 	g.mu.Lock()
 	ln := g.lanes[key]
 	switch {
 	case g.closed:
 		err = ErrClosed
+	case ln != nil && len(ln.queue)+len(waiters) > g.opts.MaxQueue:
+		err = ErrFull
 	case ln == nil:
 		ln = g.spare.Get().(*lane[K, C, R]) //nolint:errcheck // As above.
 		ln.key = key
 		g.lanes[key] = ln
-	case len(ln.queue) >= g.opts.MaxQueue:
-		err = ErrFull
 	}
 	if err != nil {
 		g.mu.Unlock()
-		g.recycle(w)
 		if err == ErrFull { //nolint:errorlint // It is the sentinel itself.
-			g.opts.Observer.Refused()
+			for range waiters {
+				g.opts.Observer.Refused()
+			}
 		}
-		return none, err
+		return err
 	}
-	w.lane, w.place = ln, queued
-	ln.queue = append(ln.queue, w)
+	for _, w := range waiters {
+		w.lane, w.place = ln, queued
+	}
+	ln.queue = append(ln.queue, waiters...)
 	g.wake(ln, false)
 	g.mu.Unlock()
+	return nil
+}
+
+// await waits for the answer to a queued command.
+func (g *Group[K, C, R]) await(ctx context.Context, w *waiter[K, C, R]) (none R, err error) {
 	select {
 	case <-w.done:
 	case <-ctx.Done():

@@ -26,6 +26,8 @@ type waiter[K comparable, C, R any] struct {
 	ctx      context.Context
 	cmd      C
 	queuedAt time.Time
+	// followers is how many commands of the same list come behind this one. They are taken together.
+	followers int
 
 	result R // written before done is sent on
 	err    error
@@ -145,7 +147,7 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 		g.ready = slices.Delete(g.ready, 0, 1)
 		ln.ready = false
 		n := 0
-		for ; n < len(ln.queue) && len(b.waiters) < g.opts.MaxBatch; n++ {
+		for ; n < len(ln.queue) && len(b.waiters)+ln.queue[n].followers < g.opts.MaxBatch; n++ {
 			w := ln.queue[n]
 			if w.ctx.Err() != nil {
 				w.place = dropped // Its caller is leaving, and finds it so.

@@ -115,7 +115,7 @@ type bidRequest struct {
 // bids are how bids are made, over HTTP and over the live stream.
 func (s *Server) bids() mutation[bidRequest, auction.Op] {
 	return mutation[bidRequest, auction.Op]{
-		what: "auction", executeOn: s.Auction.Execute, answer: answered(http.StatusCreated, viewBid),
+		what: "auction", executeOn: s.Auction.Execute, executeAll: s.Auction.ExecuteAll, answer: answered(http.StatusCreated, viewBid),
 		accounts: func(q *bidRequest) []string { return []string{q.Account} },
 		op: func(from sender, q *bidRequest) (auction.Op, error) {
 			var c checks

@@ -25,6 +25,7 @@ func unaudited() map[string]string {
 		"POST /v1/withdrawals":              books,
 		"POST /v1/transfers":                books,
 		"POST /v1/holds":                    books,
+		"POST /v1/commands":                 "each of its commands is audited as it is alone",
 		"POST /v1/holds/{id}/capture":       books,
 		"POST /v1/campaigns/{id}/purchases": books,
 		"POST /v1/auctions/{id}/bids":       books,

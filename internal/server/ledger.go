@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -205,9 +206,12 @@ type currencyIntegrityView struct {
 
 func (s *Server) ledgerRoutes() []route {
 	execute := s.Ledger.Execute
+	executeAll := func(ctx context.Context, _ uuid.UUID, list []command.Command[ledger.Op]) func() []command.Listed {
+		return s.Ledger.ExecuteAll(ctx, list)
+	}
 	move := func(path, summary string, op func(q *movementRequest) ledger.Op) route {
 		return hot(once(path, accessStaff, summary, viewMovement, mutation[movementRequest, ledger.Op]{
-			execute: execute, op: func(_ sender, q *movementRequest) (ledger.Op, error) { return op(q), q.check() },
+			execute: execute, executeAll: executeAll, op: func(_ sender, q *movementRequest) (ledger.Op, error) { return op(q), q.check() },
 		}))
 	}
 	return []route{
@@ -234,12 +238,12 @@ func (s *Server) ledgerRoutes() []route {
 		filtered(listRoute("/v1/transfers", accessUser, "Find the deposit, withdrawal or transfer that has completed with a reference", newestIDs(), s.referenced,
 			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }), "reference", "which must be given; users find what they are a party to"),
 		hot(once("/v1/transfers", accessUser, "Move money between accounts", viewTransfer, mutation[transferRequest, ledger.Op]{
-			execute: execute, accounts: (*transferRequest).payers, op: plain((*transferRequest).op),
+			execute: execute, executeAll: executeAll, accounts: (*transferRequest).payers, op: plain((*transferRequest).op),
 		})),
 		readRoute("/v1/transfers/{id}", accessUser, "Read a transfer", owned("transfer", s.Ledger.Transfer,
 			func(t ledger.Transfer) []string { return t.Parties() }), viewTransfer),
 		commandRoute("/v1/holds", accessStaff, http.StatusCreated, "Set money aside", as[holdView, ledger.Hold], mutation[holdRequest, ledger.Op]{
-			execute: execute,
+			execute: execute, executeAll: executeAll,
 			op: func(_ sender, q *holdRequest) (ledger.Op, error) {
 				var c checks
 				c.id("account", q.Account)
@@ -251,7 +255,7 @@ func (s *Server) ledgerRoutes() []route {
 		readRoute("/v1/holds/{id}", accessUser, "Read a hold", owned("hold", s.Ledger.Hold, func(h ledger.Hold) []string { return []string{h.Account} }), as[holdView]),
 		commandRoute("/v1/holds/{id}/capture", accessStaff, http.StatusOK, "Pay from a hold; what is not captured is released", as[holdView, ledger.Hold],
 			mutation[captureRequest, ledger.Op]{
-				execute: execute,
+				execute: execute, executeAll: executeAll,
 				op: func(from sender, q *captureRequest) (ledger.Op, error) {
 					var c checks
 					c.id("to", q.To)
@@ -266,7 +270,7 @@ func (s *Server) ledgerRoutes() []route {
 				},
 			}),
 		commandRoute("/v1/holds/{id}/release", accessStaff, http.StatusOK, "Give a hold's money back", as[holdView, ledger.Hold], mutation[noFields, ledger.Op]{
-			execute: execute,
+			execute: execute, executeAll: executeAll,
 			op: func(from sender, _ *noFields) (ledger.Op, error) {
 				id, err := pathUUID(from.id, "hold")
 				return ledger.ReleaseHold{Hold: id}, err

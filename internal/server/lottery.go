@@ -156,7 +156,8 @@ func (s *Server) lotteryRoutes() []route {
 		actRoute("campaigns", "draw", "campaign", "Ask for the draw: the same one for ever", viewDraw, s.Lottery.Execute, fixed[lottery.Op](lottery.AskDraw{})),
 		hot(commandRoute("/v1/campaigns/{id}/purchases", accessUser, http.StatusCreated, "Buy a random free position", viewPurchase,
 			mutation[purchaseRequest, lottery.Op]{
-				what: "campaign", executeOn: s.Lottery.Execute, accounts: func(q *purchaseRequest) []string { return []string{q.Account} },
+				what: "campaign", executeOn: s.Lottery.Execute, executeAll: s.Lottery.ExecuteAll,
+				accounts: func(q *purchaseRequest) []string { return []string{q.Account} },
 				op: func(from sender, q *purchaseRequest) (lottery.Op, error) {
 					var c checks
 					c.id("account", q.Account)

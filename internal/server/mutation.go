@@ -38,6 +38,9 @@ type mutation[Req, Op any] struct {
 	executeOn func(ctx context.Context, id uuid.UUID, c command.Command[Op]) (command.Answer, error)
 	what      string
 	answer    answer
+	// executeAll queues commands of one list on one thing, where POST /v1/commands takes the route's requests; else it is nil. id is
+	// that of the path, if it has one.
+	executeAll func(ctx context.Context, id uuid.UUID, list []command.Command[Op]) (wait func() []command.Listed)
 }
 
 // answer gives the status and the body with which a service's result is answered.
@@ -104,36 +107,57 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 }
 
 // run makes a command of a request whose key and body were read, and executes it. It calls extend when the command may take longer
-// than usual. The fingerprint is that of req encoded again, so that white space, the order of members, and a null for an absent
-// member make no other request.
+// than usual.
 func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, extend func(limit time.Duration)) (a command.Answer, err error) {
-	op, err := m.op(from, req)
+	c, err := m.command(from, req)
 	if err != nil {
 		return a, err
+	}
+	limit := edge.CommandTimeout
+	if m.wait != nil && m.wait(c.Op) > 0 {
+		limit += m.wait(c.Op)
+		extend(limit)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if m.executeOn == nil {
+		a, err = m.execute(ctx, c)
+	} else {
+		id, failed := pathUUID(from.id, m.what)
+		if failed != nil {
+			return a, failed
+		}
+		a, err = m.executeOn(ctx, id, c)
+	}
+	if err == nil {
+		from.answered(c.Key, a)
+	}
+	return a, err
+}
+
+// command checks a request and makes a command of it. The fingerprint is that of req encoded again, so that white space, the order of
+// members, and a null for an absent member make no other request.
+func (m *mutation[Req, Op]) command(from sender, req *Req) (c command.Command[Op], err error) {
+	op, err := m.op(from, req)
+	if err != nil {
+		return c, err
 	}
 	p := from.principal
 	switch p.Role {
 	case auth.RoleUser:
 		if m.accounts == nil {
-			return a, &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
+			return c, &refusal{Kind: edge.Forbidden, Detail: "this route is not open to users"}
 		}
 		for _, account := range m.accounts(req) {
 			if err := actFor(p, account); err != nil {
-				return a, err
+				return c, err
 			}
 		}
 	case auth.RoleAdmin, auth.RoleService:
 	case auth.RoleReader: // Over HTTP admit refuses it. A bid over a socket has only the socket's GET before it.
-		return a, &refusal{Kind: edge.Forbidden, Detail: "this credential may only read"}
+		return c, &refusal{Kind: edge.Forbidden, Detail: "this credential may only read"}
 	}
-	limit := edge.CommandTimeout
-	if m.wait != nil && m.wait(op) > 0 {
-		limit += m.wait(op)
-		extend(limit)
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	c := command.Command[Op]{
+	return command.Command[Op]{
 		Op: op,
 		Key: &idempotency.Request{
 			ID: idempotency.NewID(p.ID, from.method, from.path, from.key), Fingerprint: idempotency.NewFingerprint(mustMarshal(req)), Execution: uuid.Must(uuid.NewV7()),
@@ -148,17 +172,12 @@ func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, exte
 			return command.Rendered{Status: status, Body: body, Decided: true}
 		},
 		Principal: p.ID, RequestID: from.requestID, Operator: p.Role == auth.RoleAdmin,
-	}
-	if m.executeOn == nil {
-		a, err = m.execute(ctx, c)
-	} else {
-		id, failed := pathUUID(from.id, m.what)
-		if failed != nil {
-			return a, failed
-		}
-		a, err = m.executeOn(ctx, id, c)
-	}
-	if err == nil && from.metrics != nil {
+	}, nil
+}
+
+// answered counts a command's answer, and acknowledges what was carried out.
+func (from *sender) answered(key *idempotency.Request, a command.Answer) {
+	if from.metrics != nil {
 		switch {
 		case a.Replayed:
 			from.metrics.replays.Inc()
@@ -166,10 +185,9 @@ func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, exte
 			from.metrics.refused(a.Body)
 		}
 	}
-	if err == nil && !a.Replayed && a.Status < http.StatusMultipleChoices && from.acknowledge != nil {
-		from.acknowledge(c.Key.ID, c.Key.Execution)
+	if !a.Replayed && a.Status < http.StatusMultipleChoices && from.acknowledge != nil {
+		from.acknowledge(key.ID, key.Execution)
 	}
-	return a, err
 }
 
 // commandRoute is the POST route of a mutation, whose answer view shows unless the mutation has its own.
@@ -177,7 +195,11 @@ func commandRoute[Req, Op, R, V any](path string, a access, status int, summary 
 	if m.answer == nil {
 		m.answer = answered(status, view)
 	}
-	return route{method: http.MethodPost, path: path, access: a, status: status, doc: doc[Req, V](summary), handler: mutate(m)}
+	r := route{method: http.MethodPost, path: path, access: a, status: status, doc: doc[Req, V](summary), handler: mutate(m)}
+	if m.executeAll != nil {
+		r.enlist = enlist(m)
+	}
+	return r
 }
 
 // actRoute is the POST route of an operation on one thing, whose id is in the path: collection/{id}/verb. what names the thing.

@@ -40,7 +40,7 @@ func openAPI(routes []route, version string) ([]byte, error) {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Fairlead", Version: version,
-			Description: "Decides contended things exactly once. Every POST, PUT, PATCH and DELETE under /v1 takes an Idempotency-Key: " +
+			Description: "Decides contended things exactly once. Every POST, PUT, PATCH and DELETE under /v1 but POST /v1/commands takes an Idempotency-Key: " +
 				"send the same key again, and the same answer comes, byte for byte. Amounts are integers of minor units. A refusal is an RFC 9457 problem, " +
 				"whose type links to what its code means; all codes are at /docs/problems. Every path answers other methods with 405, other hosts' names " +
 				"with 421, and 503 while the database is away or a queue is full.",
@@ -82,7 +82,7 @@ func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma
 	if rt.access != accessPublic {
 		op.Security = []map[string][]string{{"bearer": {}}}
 	}
-	if rt.method != http.MethodGet {
+	if rt.method != http.MethodGet && rt.path != batchPath {
 		op.Parameters = append(op.Parameters, &huma.Param{
 			Name: "Idempotency-Key", In: "header", Required: true, Description: "names this request, 1 to 255 visible ASCII characters",
 			Schema: &huma.Schema{Type: huma.TypeString},

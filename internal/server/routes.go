@@ -20,8 +20,9 @@ type route struct {
 	status  int // of success
 	doc     operation
 	handler handler
-	hot     bool // whether its requests are served lean (internal/leanhttp)
-	weight  int  // how many requests one counts as in the rate limit; 0 means 1
+	hot     bool     // whether its requests are served lean (internal/leanhttp)
+	weight  int      // how many requests one counts as in the rate limit; 0 means 1
+	enlist  enlister // puts a request into a list of POST /v1/commands; nil where that doesn't take it
 }
 
 // operation documents a route. The types are those that the handler really decodes and encodes.
@@ -133,7 +134,7 @@ func (s *Server) routes() []route {
 			all = append(all, r)
 		}
 	}
-	return all
+	return append(all, s.batchRoute(all))
 }
 
 // mux builds the router: the routes, an answer for every other method of a known path, and one for every other path.

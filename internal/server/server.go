@@ -107,6 +107,7 @@ type Server struct {
 	openAPI  []byte
 	handler  http.Handler
 	hot      func(path string) bool
+	batched  []route         // that POST /v1/commands takes requests of
 	draining context.Context //nolint:containedctx // Ends when the server begins to shut down.
 	drain    context.CancelFunc
 }

@@ -89,6 +89,15 @@ func (s *Service) Execute(ctx context.Context, auction uuid.UUID, c command.Comm
 	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, auction, c) })
 }
 
+// ExecuteAll queues commands on one auction, to be decided in their order, and returns the function that waits for their outcomes,
+// which are those of [Service.Execute]. None of them creates an auction.
+func (s *Service) ExecuteAll(ctx context.Context, auction uuid.UUID, list []command.Command[Op]) (wait func() []command.Listed) {
+	if auction == creations {
+		return func() []command.Listed { return command.RefuseListed(list, &NotFoundError{ID: auction}) }
+	}
+	return command.ExecuteAll(ctx, list, func(part []command.Command[Op]) func() []command.Listed { return s.group.DoAll(ctx, auction, part) })
+}
+
 // Close stops taking commands and waits until those already taken are answered.
 func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 

@@ -49,6 +49,12 @@ func (s *Service) Execute(ctx context.Context, c command.Command[Op]) (command.A
 	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, lane{}, c) })
 }
 
+// ExecuteAll queues commands, to be decided in their order, and returns the function that waits for their outcomes, which are those of
+// [Service.Execute].
+func (s *Service) ExecuteAll(ctx context.Context, list []command.Command[Op]) (wait func() []command.Listed) {
+	return command.ExecuteAll(ctx, list, func(part []command.Command[Op]) func() []command.Listed { return s.group.DoAll(ctx, lane{}, part) })
+}
+
 // Close stops taking commands and waits until those already taken are answered.
 func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 

@@ -104,6 +104,15 @@ func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Com
 	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, campaign, c) })
 }
 
+// ExecuteAll queues commands on one campaign, to be decided in their order, and returns the function that waits for their outcomes,
+// which are those of [Service.Execute]. None of them creates a campaign or asks for a draw.
+func (s *Service) ExecuteAll(ctx context.Context, campaign uuid.UUID, list []command.Command[Op]) (wait func() []command.Listed) {
+	if campaign == creations {
+		return func() []command.Listed { return command.RefuseListed(list, &CampaignNotFoundError{ID: campaign}) }
+	}
+	return command.ExecuteAll(ctx, list, func(part []command.Command[Op]) func() []command.Listed { return s.group.DoAll(ctx, campaign, part) })
+}
+
 // Close stops taking commands and waits until those already taken are answered.
 func (s *Service) Close(ctx context.Context) error { return s.group.Close(ctx) }
 
