@@ -39,7 +39,8 @@ type Client struct {
 	http  *http.Client
 	retry Retry
 
-	doubts doubts
+	doubts  *doubts
+	batches *batches // nil: every command is a request of its own
 }
 
 // Option changes what [New] makes.
@@ -64,7 +65,7 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("client: base URL %q must be absolute, with http or https", baseURL)
 	}
 	u.RawQuery, u.Fragment = "", ""
-	c := &Client{base: strings.TrimRight(u.String(), "/"), key: key, retry: Retry{}.withDefaults()}
+	c := &Client{base: strings.TrimRight(u.String(), "/"), key: key, retry: Retry{}.withDefaults(), doubts: &doubts{}}
 	for _, o := range opts {
 		o(c)
 	}
@@ -118,6 +119,7 @@ type CallOption func(*request)
 // request is what a call sends, at every attempt.
 type request struct {
 	method, url string
+	path        string
 	header      http.Header
 	body        []byte
 	answer      *Answer  // where to store the answer, or nil
@@ -253,7 +255,7 @@ func pagesOf[T any](ctx context.Context, c *Client, opts []CallOption, limit int
 
 // request makes a call's request, with the credential, and with a key if it changes something.
 func (c *Client) request(method, path string, in any, opts []CallOption) (*request, error) {
-	r := &request{method: method, url: c.base + path, header: http.Header{}}
+	r := &request{method: method, url: c.base + path, path: path, header: http.Header{}}
 	if c.key != "" {
 		r.header.Set("Authorization", "Bearer "+c.key)
 	}
@@ -289,14 +291,8 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, maxPause
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		var answer *Answer
-		var written atomic.Int32
-		trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { written.Add(1) }}
-		resp, err := r.send(httptrace.WithClientTrace(ctx, trace), c.http)
-		if err == nil {
-			answer, err = read(resp)
-		}
-		if key != "" && (err != nil || written.Load() > 1) { // net/http repeats a request by itself when a kept connection breaks.
+		answer, sent, err := c.attempt(ctx, r)
+		if key != "" && (err != nil || sent > 1) {
 			c.doubts.unanswered(command)
 		}
 		pause := pauses.NextBackOff()
@@ -327,6 +323,25 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 			return nil, err
 		}
 	}
+}
+
+// attempt sends a request, alone or in a batch, and returns how often it was written: net/http repeats a request by itself when a kept
+// connection breaks.
+func (c *Client) attempt(ctx context.Context, r *request) (*Answer, int32, error) {
+	if c.batches != nil && r.batchable() {
+		answer, err := c.batches.do(ctx, r)
+		if !errors.Is(err, errSendAlone) {
+			return answer, 1, err
+		}
+	}
+	var written atomic.Int32
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { written.Add(1) }}
+	resp, err := r.send(httptrace.WithClientTrace(ctx, trace), c.http)
+	if err != nil {
+		return nil, written.Load(), err
+	}
+	answer, err := read(resp)
+	return answer, written.Load(), err
 }
 
 func (r *request) send(ctx context.Context, c *http.Client) (*http.Response, error) {

@@ -116,7 +116,7 @@ func TestEveryOperationIsReached(t *testing.T) {
 				t.Errorf("%s sends %q, not %s", method, got, id)
 			}
 		}
-		if operations[id] == "" {
+		if operations[id] == "" && id != "post-commands" { // Which a Batcher sends, see TestBatcherGathers.
 			t.Errorf("no method reaches %s", id)
 		}
 	}

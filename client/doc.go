@@ -41,5 +41,6 @@
 //
 // # Concurrency
 //
-// A Client is safe for concurrent use, and is meant to be shared.
+// A Client is safe for concurrent use, and is meant to be shared. Where many goroutines move money, bid or buy at a time, a [Batcher]
+// gathers their calls into few requests.
 package client

@@ -1,0 +1,194 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"sync"
+)
+
+// The limits of POST /v1/commands.
+const (
+	batchPath        = "/v1/commands"
+	maxBatchCommands = 4096
+	maxBatchBytes    = 4 << 20
+)
+
+// batchablePaths are those of the routes whose requests can be in a batch.
+var batchablePaths = regexp.MustCompile(`^/v1/(transfers|deposits|withdrawals|holds|holds/[\w.:@-]+/(capture|release)|campaigns/[\w.:@-]+/purchases|auctions/[\w.:@-]+/bids)$`)
+
+// Batcher is a [Client] whose transfers, deposits, withdrawals, holds, purchases and bids travel in batches (POST /v1/commands): while
+// one request is under way, the calls that come meanwhile gather, and the next request takes all of them, up to 4,096 or 4 MiB. It
+// never waits on a timer, so a lone call is sent at once. Each call keeps its own key, answer, retries and context, as with a Client; one
+// that is refused refuses no other. Calls that one goroutine makes one after the other keep their order, and others have none.
+//
+// It is for programs that make many calls at a time, each in its goroutine. Calls with a [Header] of their own, and all others, are sent
+// alone; so are those that a server without batches does not take. It is safe for concurrent use and holds no resources while it is idle.
+type Batcher struct{ *Client }
+
+// NewBatcher makes a batcher of a client, with its credential, retries and HTTP client.
+func NewBatcher(c *Client) *Batcher {
+	batching := &Client{base: c.base, key: c.key, http: c.http, retry: c.retry, doubts: c.doubts}
+	batching.batches = &batches{client: c}
+	return &Batcher{batching}
+}
+
+// Waiting is how many calls wait for the batch after the one that is under way.
+func (b *Batcher) Waiting() int {
+	b.batches.mu.Lock()
+	defer b.batches.mu.Unlock()
+	return len(b.batches.waiting)
+}
+
+// errSendAlone is returned for a call whose batch was refused as a whole, so that nothing of it was decided.
+var errSendAlone = errors.New("client: the server does not take this batch")
+
+// batches gathers requests and sends them, one batch at a time.
+type batches struct {
+	client *Client
+
+	mu      sync.Mutex
+	waiting []*batchedCall
+	sending bool
+}
+
+// batchedCall is a request that waits for its answer.
+type batchedCall struct {
+	text []byte // the command, in JSON
+	key  string
+	done chan struct{} // closed when answer and err are set
+
+	answer *Answer
+	err    error
+}
+
+// batchable reports whether a request can be in a batch: nothing but the header of its key is lost by it.
+func (r *request) batchable() bool {
+	if r.method != http.MethodPost || !batchablePaths.MatchString(r.path) {
+		return false
+	}
+	for name := range r.header {
+		if !slices.Contains([]string{"Authorization", "Content-Type", keyHeader}, name) {
+			return false
+		}
+	}
+	return len(r.header[keyHeader]) == 1
+}
+
+// do sends a request in the next batch and returns its answer, or errSendAlone.
+func (b *batches) do(ctx context.Context, r *request) (*Answer, error) {
+	key, err := json.Marshal(r.header.Get(keyHeader))
+	if err != nil {
+		return nil, err
+	}
+	call := &batchedCall{key: r.header.Get(keyHeader), done: make(chan struct{})}
+	call.text = fmt.Appendf(nil, `{"key":%s,"path":"%s","body":%s}`, key, r.path, r.body)
+	if len(call.text) > maxBatchBytes/2 {
+		return nil, errSendAlone
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, call)
+	begin := !b.sending
+	b.sending = true
+	b.mu.Unlock()
+	if begin {
+		go b.send() //nolint:contextcheck // A batch is sent for many, and none of their contexts ends it.
+	}
+	select {
+	case <-call.done:
+		return call.answer, call.err
+	case <-ctx.Done():
+		b.mu.Lock()
+		b.waiting = slices.DeleteFunc(b.waiting, func(other *batchedCall) bool { return other == call })
+		b.mu.Unlock()
+		return nil, ctx.Err()
+	}
+}
+
+// send sends batch after batch until no call waits.
+func (b *batches) send() {
+	for {
+		b.mu.Lock()
+		n, size := 0, 0
+		for n < len(b.waiting) && n < maxBatchCommands && size+len(b.waiting[n].text)+1 < maxBatchBytes-len(`{"commands":[]}`) {
+			size += len(b.waiting[n].text) + 1
+			n++
+		}
+		calls := slices.Clone(b.waiting[:n])
+		b.waiting = slices.Delete(b.waiting, 0, n)
+		b.sending = n > 0
+		b.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		b.exchange(calls, size)
+		for _, call := range calls {
+			close(call.done)
+		}
+	}
+}
+
+// exchange sends a batch and gives each of its calls what the server says of it.
+func (b *batches) exchange(calls []*batchedCall, size int) {
+	answer, err := b.post(calls, size)
+	var results struct {
+		Results []struct {
+			Status   int             `json:"status"`
+			Body     json.RawMessage `json:"body"`
+			Replayed bool            `json:"replayed"`
+		} `json:"results"`
+	}
+	switch {
+	case err != nil:
+	case answer.Status == http.StatusOK:
+		if err = json.Unmarshal(answer.Body, &results); err == nil && len(results.Results) != len(calls) {
+			err = fmt.Errorf("%w: %d results for %d commands", errNotJSON, len(results.Results), len(calls))
+		}
+	case answer.Status == http.StatusBadRequest, answer.Status == http.StatusNotFound, answer.Status == http.StatusMethodNotAllowed,
+		answer.Status == http.StatusRequestEntityTooLarge:
+		err = errSendAlone
+	}
+	for i, call := range calls {
+		switch {
+		case err != nil:
+			call.err = err
+		case answer.Status == http.StatusOK:
+			r := results.Results[i]
+			call.answer = &Answer{Status: r.Status, Header: http.Header{}, Body: r.Body, Replayed: r.Replayed}
+		default: // It is true of each of them, such as 503.
+			own := *answer
+			own.Header = answer.Header.Clone()
+			call.answer = &own
+		}
+	}
+}
+
+func (b *batches) post(calls []*batchedCall, size int) (*Answer, error) {
+	var body bytes.Buffer
+	body.Grow(size + len(`{"commands":[]}`))
+	body.WriteString(`{"commands":[`)
+	for i, call := range calls {
+		if i > 0 {
+			body.WriteByte(',')
+		}
+		body.Write(call.text)
+	}
+	body.WriteString(`]}`)
+	r := &request{method: http.MethodPost, url: b.client.base + batchPath, header: http.Header{"Content-Type": {"application/json"}}, body: body.Bytes()}
+	if b.client.key != "" {
+		r.header.Set("Authorization", "Bearer "+b.client.key)
+	}
+	resp, err := r.send(context.Background(), b.client.http)
+	if err != nil {
+		return nil, err
+	}
+	return read(resp)
+}
