@@ -91,6 +91,11 @@ func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account 
 	return a.Status, a.Body, err
 }
 
+// Commands implements [live.Server].
+func (s liveServer) Commands(ctx context.Context, p auth.Principal, body []byte) (results []byte, err error) {
+	return s.commands(ctx, p, uuid.Must(uuid.NewV7()).String(), body)
+}
+
 // Problem implements [live.Server].
 func (s liveServer) Problem(by auth.Principal, err error, keyed bool) (status int, body []byte) {
 	p := s.problem(context.Background(), err, uuid.Must(uuid.NewV7()).String(), keyed, "principal", by.ID)

@@ -258,6 +258,44 @@ func TestLiveBids(t *testing.T) {
 	}
 }
 
+// TestLiveBatches sends the same batch over a socket and over HTTP.
+func TestLiveBatches(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	l := newLiveEnv(t, e, live.Options{}, nil)
+	e.account("ann", "EUR", 100)
+	e.account("ben", "EUR", 0)
+	ann := *l
+	ann.env = l.by(l.user("ann"))
+	c := ann.connect()
+	batch := batchOf(listed("/v1/transfers", `{"from":"ann","to":"ben","amount":40}`), listed("/v1/transfers", `{"from":"ann","to":"ben","amount":70}`),
+		listed("/v1/transfers", `{"from":"ben","to":"ann","amount":1}`), listed("/v1/deposits", `{"account":"ann","amount":1}`))
+	c.say(`{"op":"commands","id":"b",%s`, batch[1:])
+	h := c.hear()
+	if h.Op != "commands" || h.ID != "b" || h.Status != http.StatusOK || h.Problem != nil {
+		t.Fatalf("%+v %+v", h, h.Problem)
+	}
+	results, _ := h.Data["results"].([]any)
+	var statuses []any
+	for _, r := range results {
+		statuses = append(statuses, r.(map[string]any)["status"]) //nolint:errcheck,forcetypeassert // Else the test panics.
+	}
+	if fmt.Sprint(statuses) != "[201 402 403 403]" {
+		t.Errorf("results %v", results)
+	}
+	again := ann.env.send(send{method: http.MethodPost, path: batchPath, body: batch}).results(4)
+	if !again[0].Replayed || !again[1].Replayed {
+		t.Errorf("over HTTP: %+v", again)
+	}
+	e.balance("ben", 40, 0)
+	for _, text := range []string{`{"op":"commands","id":"b"}`, `{"op":"commands","id":"b","commands":[]}`, `{"op":"commands","id":"b","commands":[{"x":1}]}`} {
+		c.say("%s", text)
+		if h := c.hear(); h.Op != "commands" || h.ID != "b" || h.Problem == nil || h.Problem.Code != "bad_request" {
+			t.Errorf("%s: %+v %+v", text, h, h.Problem)
+		}
+	}
+}
+
 func TestLiveRateLimit(t *testing.T) {
 	t.Parallel()
 	e := newEnvWith(t, setup{limiter: &auth.LimiterOptions{Quota: 3, Window: time.Hour}})

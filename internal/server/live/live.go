@@ -56,6 +56,8 @@ type Server interface {
 	MayFollow(ctx context.Context, p auth.Principal, topic string) error
 	// Bid bids under a key, and returns the answer's status and document.
 	Bid(ctx context.Context, p auth.Principal, auction, account string, amount int64, key string) (status int, body []byte, err error)
+	// Commands executes the body of a POST /v1/commands that was counted as one request, and returns the document of the results.
+	Commands(ctx context.Context, p auth.Principal, body []byte) (results []byte, err error)
 	// Problem makes the problem that an error is. A request that is keyed is carried out once under its key.
 	Problem(p auth.Principal, err error, keyed bool) (status int, body []byte)
 }

@@ -36,6 +36,11 @@ type (
 		Amount  int64          `json:"amount"`
 		Key     string         `json:"key"`
 	}
+	commandsRequest struct {
+		Op       string         `json:"op"`
+		ID       jsontext.Value `json:"id"`
+		Commands jsontext.Value `json:"commands"`
+	}
 )
 
 // answer is a message to a client that is no event.
@@ -65,8 +70,8 @@ func (s *socket) execute(data []byte) {
 	}
 	// Whatever was sent is an operation, and counts.
 	if over := s.edge.s.Count(s.principal); over != nil {
-		if head.Op == "bid" { // It has a key, or ought to have one.
-			s.refuseKeyed(answer{Op: "bid", ID: head.ID.Clone()}, "unread", over)
+		if head.Op == "bid" || head.Op == "commands" { // It has a key, or ought to have one.
+			s.refuseKeyed(answer{Op: head.Op, ID: head.ID.Clone()}, "unread", over)
 		} else {
 			s.refuse(answer{}, over)
 		}
@@ -83,8 +88,10 @@ func (s *socket) execute(data []byte) {
 		s.unsubscribe(data)
 	case "bid":
 		s.bid(data, head.ID)
+	case "commands":
+		s.commands(data, head.ID)
 	default:
-		s.refuse(answer{}, edge.Refuse("op must be subscribe, unsubscribe or bid"))
+		s.refuse(answer{}, edge.Refuse("op must be subscribe, unsubscribe, bid or commands"))
 	}
 }
 
@@ -165,7 +172,7 @@ func (s *socket) unsubscribe(data []byte) {
 	s.answer(answer{Op: "unsubscribed", Topic: q.Topic})
 }
 
-// bid executes a bid beside others. Their answers come in any order and name their request.
+// bid executes a bid beside others.
 func (s *socket) bid(data []byte, id jsontext.Value) {
 	a := answer{Op: "bid", ID: id.Clone()}
 	var q bidRequest
@@ -173,7 +180,32 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 		s.refuse(a, err)
 		return
 	}
-	if k := q.ID.Kind(); len(q.ID) > maxBidID || len(q.ID) > 0 && k != '"' && k != '0' && k != 'n' {
+	s.beside(a, q.ID, q.Key, func(ctx context.Context) (int, []byte, error) {
+		return s.edge.s.Bid(ctx, s.principal, q.Auction, q.Account, q.Amount, q.Key)
+	})
+}
+
+// commands executes a batch of commands beside others.
+func (s *socket) commands(data []byte, id jsontext.Value) {
+	a := answer{Op: "commands", ID: id.Clone()}
+	var q commandsRequest
+	if err := edge.Decode(data, &q); err != nil {
+		s.refuse(a, err)
+		return
+	}
+	body := edge.Marshal(struct {
+		Commands jsontext.Value `json:"commands,omitempty"`
+	}{q.Commands})
+	s.beside(a, q.ID, "", func(ctx context.Context) (int, []byte, error) {
+		results, err := s.edge.s.Commands(ctx, s.principal, body)
+		return http.StatusOK, results, err
+	})
+}
+
+// beside executes a request beside others, up to maxBids of them at a time. Their answers come in any order and name their requests by
+// id. key is that of the request, if it has one.
+func (s *socket) beside(a answer, id jsontext.Value, key string, execute func(context.Context) (status int, body []byte, err error)) {
+	if k := id.Kind(); len(id) > maxBidID || len(id) > 0 && k != '"' && k != '0' && k != 'n' {
 		s.refuse(a, edge.Refuse("id must be a string or a number of at most %d bytes", maxBidID))
 		return
 	}
@@ -185,10 +217,10 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 	s.edge.work.Go(func() {
 		defer func() { <-s.bids }()
 		s.guard(func() {
-			// A bid that was begun is finished, whatever becomes of its socket.
-			status, body, err := s.edge.s.Bid(context.Background(), s.principal, q.Auction, q.Account, q.Amount, q.Key)
+			// What was begun is finished, whatever becomes of its socket.
+			status, body, err := execute(context.Background())
 			if err != nil {
-				s.refuseKeyed(a, q.Key, err)
+				s.refuseKeyed(a, key, err)
 				return
 			}
 			if a.Status = status; a.Status < http.StatusBadRequest {
