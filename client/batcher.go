@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"time"
 )
 
 // The limits of POST /v1/commands.
@@ -17,6 +18,12 @@ const (
 	batchPath        = "/v1/commands"
 	maxBatchCommands = 4096
 	maxBatchBytes    = 4 << 20
+)
+
+// Bounds of what a server without answers can hold up.
+const (
+	slowAfter  = time.Second // the next batch no longer waits for one that has been under way for so long
+	maxBatches = 8           // that are under way at a time
 )
 
 // batchablePaths are those of the routes whose requests can be in a batch.
@@ -27,8 +34,11 @@ var batchablePaths = regexp.MustCompile(`^/v1/(transfers|deposits|withdrawals|ho
 // never waits on a timer, so a lone call is sent at once. Each call keeps its own key, answer, retries and context, as with a Client; one
 // that is refused refuses no other. Calls that one goroutine makes one after the other keep their order, and others have none.
 //
+// A batch that has no answer after a second no longer holds the next one up: eight may be under way at a time. A batch is given up when
+// all of its callers have left.
+//
 // It is for programs that make many calls at a time, each in its goroutine. Calls with a [Header] of their own, and all others, are sent
-// alone; so are those that a server without batches does not take. It is safe for concurrent use and holds no resources while it is idle.
+// alone; so are those that a server without batches does not take. It is safe for concurrent use and has no goroutine while it is idle.
 type Batcher struct{ *Client }
 
 // NewBatcher makes a batcher of a client, with its credential, retries and HTTP client.
@@ -54,7 +64,8 @@ type batches struct {
 
 	mu      sync.Mutex
 	waiting []*batchedCall
-	sending bool
+	senders int // goroutines that send
+	slow    int // those whose batch has been under way for long
 }
 
 // batchedCall is a request that waits for its answer.
@@ -62,6 +73,7 @@ type batchedCall struct {
 	text []byte // the command, in JSON
 	key  string
 	done chan struct{} // closed when answer and err are set
+	left chan struct{} // closed when nobody waits for it any more
 
 	answer *Answer
 	err    error
@@ -86,7 +98,7 @@ func (b *batches) do(ctx context.Context, r *request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := &batchedCall{key: r.header.Get(keyHeader), done: make(chan struct{})}
+	call := &batchedCall{key: r.header.Get(keyHeader), done: make(chan struct{}), left: make(chan struct{})}
 	call.text = fmt.Appendf(nil, `{"key":%s,"path":"%s","body":%s}`, key, r.path, r.body)
 	if len(call.text) > maxBatchBytes/2 {
 		return nil, errSendAlone
@@ -96,12 +108,9 @@ func (b *batches) do(ctx context.Context, r *request) (*Answer, error) {
 	}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, call)
-	begin := !b.sending
-	b.sending = true
+	b.begin()
 	b.mu.Unlock()
-	if begin {
-		go b.send() //nolint:contextcheck // A batch is sent for many, and none of their contexts ends it.
-	}
+	defer close(call.left)
 	select {
 	case <-call.done:
 		return call.answer, call.err
@@ -110,6 +119,14 @@ func (b *batches) do(ctx context.Context, r *request) (*Answer, error) {
 		b.waiting = slices.DeleteFunc(b.waiting, func(other *batchedCall) bool { return other == call })
 		b.mu.Unlock()
 		return nil, ctx.Err()
+	}
+}
+
+// begin starts a goroutine that sends what waits, unless one will. The caller holds the mutex.
+func (b *batches) begin() {
+	if len(b.waiting) > 0 && b.senders == b.slow && b.senders < maxBatches {
+		b.senders++
+		go b.send()
 	}
 }
 
@@ -124,21 +141,52 @@ func (b *batches) send() {
 		}
 		calls := slices.Clone(b.waiting[:n])
 		b.waiting = slices.Delete(b.waiting, 0, n)
-		b.sending = n > 0
+		if n == 0 {
+			b.senders--
+		}
 		b.mu.Unlock()
 		if n == 0 {
 			return
 		}
-		b.exchange(calls, size)
+		b.watched(calls, size)
 		for _, call := range calls {
 			close(call.done)
 		}
 	}
 }
 
+// watched is exchange, which lets the next batch begin when this one takes long, and ends when all callers have left.
+func (b *batches) watched(calls []*batchedCall, size int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	slow := time.AfterFunc(slowAfter, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.slow++
+		b.begin()
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer cancel()
+		for _, call := range calls {
+			select {
+			case <-call.left:
+			case <-ended:
+				return
+			}
+		}
+	}()
+	b.exchange(ctx, calls, size)
+	close(ended)
+	if !slow.Stop() { // Should its function come only now, it begins what waits.
+		b.mu.Lock()
+		b.slow--
+		b.mu.Unlock()
+	}
+}
+
 // exchange sends a batch and gives each of its calls what the server says of it.
-func (b *batches) exchange(calls []*batchedCall, size int) {
-	answer, err := b.post(calls, size)
+func (b *batches) exchange(ctx context.Context, calls []*batchedCall, size int) {
+	answer, err := b.post(ctx, calls, size)
 	var results struct {
 		Results []struct {
 			Status   int             `json:"status"`
@@ -162,7 +210,11 @@ func (b *batches) exchange(calls []*batchedCall, size int) {
 			call.err = err
 		case answer.Status == http.StatusOK:
 			r := results.Results[i]
-			call.answer = &Answer{Status: r.Status, Header: http.Header{}, Body: r.Body, Replayed: r.Replayed}
+			content := "application/json"
+			if r.Status >= http.StatusBadRequest {
+				content = "application/problem+json"
+			}
+			call.answer = &Answer{Status: r.Status, Header: http.Header{"Content-Type": {content}}, Body: r.Body, Replayed: r.Replayed}
 		default: // It is true of each of them, such as 503.
 			own := *answer
 			own.Header = answer.Header.Clone()
@@ -171,7 +223,7 @@ func (b *batches) exchange(calls []*batchedCall, size int) {
 	}
 }
 
-func (b *batches) post(calls []*batchedCall, size int) (*Answer, error) {
+func (b *batches) post(ctx context.Context, calls []*batchedCall, size int) (*Answer, error) {
 	var body bytes.Buffer
 	body.Grow(size + len(`{"commands":[]}`))
 	body.WriteString(`{"commands":[`)
@@ -186,7 +238,7 @@ func (b *batches) post(calls []*batchedCall, size int) (*Answer, error) {
 	if b.client.key != "" {
 		r.header.Set("Authorization", "Bearer "+b.client.key)
 	}
-	resp, err := r.send(context.Background(), b.client.http)
+	resp, err := r.send(ctx, b.client.http)
 	if err != nil {
 		return nil, err
 	}

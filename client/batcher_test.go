@@ -27,6 +27,9 @@ type between struct {
 	lose func(n int64) bool
 	// refuse answers the n-th batch with a status, unless that is 0.
 	refuse func(n int64) int
+	// stick reports whether the n-th batch gets no answer until its context ends, when stuck is closed.
+	stick func(n int64) bool
+	stuck chan struct{}
 	// hold is waited for before a batch goes on; nil: nothing is.
 	hold <-chan struct{}
 }
@@ -51,6 +54,11 @@ func (b *between) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.commands.Add(int64(len(batch.Commands)))
 	if b.hold != nil {
 		<-b.hold
+	}
+	if b.stick != nil && b.stick(n) {
+		<-r.Context().Done()
+		close(b.stuck)
+		return nil, r.Context().Err()
 	}
 	if b.refuse != nil && b.refuse(n) != 0 {
 		w := httptest.NewRecorder()
@@ -237,5 +245,33 @@ func TestBatcherLetsCallersGo(t *testing.T) {
 	if b.commands.Load() != 2 {
 		t.Errorf("%d commands were sent", b.commands.Load())
 	}
-	wantAvailable(t, c, account, 2) // What was sent is carried out.
+	if a, err := c.GetAccount(t.Context(), account); err != nil || a.Available < 1 || a.Available > 2 { // The first was perhaps given up in time.
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestBatcherPassesAStuckBatch: a batch without an answer delays those behind it by a second, and is given up when its caller leaves.
+func TestBatcherPassesAStuckBatch(t *testing.T) {
+	stuck := make(chan struct{})
+	b := &between{stick: func(n int64) bool { return n == 1 }, stuck: stuck}
+	c := batcher(t, b)
+	account := open(t, newClient(), 0, 1)[0]
+	ctx, leave := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := c.Deposit(ctx, client.MovementRequest{Account: account, Amount: 1})
+		first <- err
+	}()
+	testwait.Eventually(t, patience, "the first batch is under way", func() bool { return b.batches.Load() == 1 })
+	for range 3 { // The second one begins when the first is late, and the others do not wait for that.
+		if _, err := c.Deposit(t.Context(), client.MovementRequest{Account: account, Amount: 1}); err != nil {
+			t.Error(err)
+		}
+	}
+	leave()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-stuck
+	wantAvailable(t, c, account, 3)
 }

@@ -99,10 +99,13 @@ var _ Target = (*Server)(nil)
 type Client struct {
 	http    *http.Transport
 	once    *client.Client // tries once
+	batched *client.Batcher
 	history *History
 	next    atomic.Uint64
-	targets []Target
-	limit   time.Duration
+	// attempts counts those at operations.
+	attempts atomic.Uint64
+	targets  []Target
+	limit    time.Duration
 }
 
 // NewClient makes a client that spreads its attempts over the servers in turn, wherever they are by then, and records
@@ -116,6 +119,7 @@ func NewClient(history *History, targets ...Target) *Client {
 		DisableCompression:  true,
 	}}
 	c.once = c.API(client.Retry{Attempts: 1})
+	c.batched = client.NewBatcher(c.once)
 	return c
 }
 
@@ -153,7 +157,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Get reads a path from the next server.
 func (c *Client) Get(ctx context.Context, path string) Answer {
-	return c.send(ctx, http.MethodGet, path, nil)
+	return c.send(ctx, c.once, http.MethodGet, path, nil)
 }
 
 // GetJSON reads a path from the next server into v, with attempts until an answer of 200 came or ctx ended. It is for
@@ -173,9 +177,14 @@ func (c *Client) GetJSON(ctx context.Context, path string, v any) error {
 	}
 }
 
-// Once makes a single attempt at an operation, which must be new, and records the answer.
+// Once makes a single attempt at an operation, which must be new, and records the answer. Every other attempt is made in a batch, where
+// the operation can be in one: how it was sent makes no difference to an answer.
 func (c *Client) Once(ctx context.Context, op *Op) Answer {
-	answer := c.send(ctx, op.Method, op.Path, op.Body, client.Key(op.Key))
+	by := c.once
+	if c.attempts.Add(1)%2 == 0 {
+		by = c.batched.Client
+	}
+	answer := c.send(ctx, by, op.Method, op.Path, op.Body, client.Key(op.Key))
 	c.history.record(op, answer)
 	return answer
 }
@@ -198,14 +207,14 @@ func (c *Client) Settle(ctx context.Context, op *Op) (Answer, error) {
 	}
 }
 
-func (c *Client) send(ctx context.Context, method, path string, body json.RawMessage, opts ...client.CallOption) (a Answer) {
+func (c *Client) send(ctx context.Context, by *client.Client, method, path string, body json.RawMessage, opts ...client.CallOption) (a Answer) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
 	var in any
 	if len(body) > 0 {
 		in = body
 	}
-	_, err := client.Call[json.RawMessage](ctx, c.once, method, path, in, append(opts, client.Into(&a.Answer))...)
+	_, err := client.Call[json.RawMessage](ctx, by, method, path, in, append(opts, client.Into(&a.Answer))...)
 	if a.Status == 0 {
 		a.Err = err
 	}
