@@ -14,7 +14,7 @@ TESTTIMEOUT ?= 30m
 # The package that takes longest begins first, lest it end alone.
 PACKAGES ?= ./internal/sim ./...
 # What has tests that FAIRLEAD_TORTURE makes long or strict.
-LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/replay ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
+LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
 	./redisclient/... ./saga/...
 ARGS ?=
 
