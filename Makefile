@@ -13,6 +13,9 @@ PAUSE ?= 1s
 TESTTIMEOUT ?= 30m
 # The package that takes longest begins first, lest it end alone.
 PACKAGES ?= ./internal/sim ./...
+# What has tests that FAIRLEAD_TORTURE makes long or strict.
+LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
+	./redisclient/... ./saga/...
 ARGS ?=
 
 .PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross site clean
@@ -44,9 +47,9 @@ linters: ## build what lint needs, once
 fmt: ## format the code (needs golangci-lint, which lint builds)
 	PATH="$$(ls -d .tools/golangci-lint-*/ 2>/dev/null | tail -n1):$$PATH" golangci-lint fmt
 
-torture: ## the long fault-injection tests: kills, stops, a full disk, clock steps, then failover (PAUSE=10s: a busy machine may pause longer)
+torture: ## the long tests, for a machine at rest: kills, stops, a full disk, clock steps, 10^5 references, then failover (LONG=./lock/..., PAUSE=10s)
 	@scripts/setup.sh torture
-	FAIRLEAD_TORTURE=1 FAIRLEAD_PAUSE=$(PAUSE) go test -p 1 -count=1 -v -timeout 75m $(ARGS) ./internal/sim/...
+	FAIRLEAD_TORTURE=1 FAIRLEAD_PAUSE=$(PAUSE) go test -p 1 -count=1 -v -timeout 75m $(ARGS) $(LONG)
 	@$(MAKE) --no-print-directory failover
 
 faults: ## each alert in a real fault, seen by a Prometheus and ended by what the runbook says (about 3 minutes)

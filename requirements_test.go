@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,16 +50,19 @@ func (f tree) under(name string) (text string, found bool) {
 	return text, found
 }
 
-// tests returns the names of the test functions: by themselves, and behind the name of their directory.
-func (f tree) tests() map[string]bool {
+// tests returns the directories of the test functions, by the functions' names: by themselves, and behind the name of their directory.
+func (f tree) tests() map[string][]string {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example|Benchmark)\w*)\(`)
-	names := map[string]bool{}
+	names := map[string][]string{}
 	for file, text := range f {
 		if !strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		for _, m := range function.FindAllStringSubmatch(text, -1) {
-			names[m[1]], names[path.Base(path.Dir(file))+"."+m[1]] = true, true
+			dir := path.Dir(file)
+			for _, name := range []string{m[1], path.Base(dir) + "." + m[1]} {
+				names[name] = append(names[name], dir)
+			}
 		}
 	}
 	return names
@@ -150,11 +154,11 @@ func TestPages(t *testing.T) {
 			if name == nil {
 				continue
 			}
-			if !tests[whole] {
+			if len(tests[whole]) == 0 {
 				t.Errorf("%s: there is no %s", page, whole)
 			}
-			if part := name[4]; part != "" && !files.says(`"`+part+`"`) {
-				t.Errorf("%s: nothing is named %q, of which it speaks as %s", page, part, m[1])
+			if part := name[4]; part != "" && !slices.ContainsFunc(tests[whole], func(dir string) bool { return files.names(dir, part) }) {
+				t.Errorf("%s: neither the package of %s nor its suite names %q", page, whole, part)
 			}
 		}
 	}
@@ -163,12 +167,38 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// says reports whether any Go file has the words.
-func (f tree) says(words string) bool {
+// names reports whether the tests of a package, or a suite that they run, have a text of that name.
+func (f tree) names(dir, part string) bool {
+	suite := regexp.MustCompile(`"github\.com/fairlead-dev/fairlead/((?:\w+/)*(?:\w+test|test\w+))"`)
+	quoted := `"` + part + `"`
 	for file, text := range f {
-		if strings.HasSuffix(file, ".go") && strings.Contains(text, words) {
+		if path.Dir(file) != dir || !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		if strings.Contains(text, quoted) {
 			return true
+		}
+		for _, m := range suite.FindAllStringSubmatch(text, -1) {
+			if shared, _ := f.under(m[1]); strings.Contains(shared, quoted) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// TestNamesOfSubtests looks for the names of subtests in their own package, and in the suites that it runs.
+func TestNamesOfSubtests(t *testing.T) {
+	t.Parallel()
+	files := tree{
+		"lock/a/a_test.go":     `import "github.com/fairlead-dev/fairlead/lock/locktest"; func TestIt(t *testing.T) { t.Run("own", nil) }`,
+		"lock/a/a.go":          `const word = "word"`,
+		"lock/locktest/l.go":   `func Run(t *testing.T) { t.Run("shared", nil) }`,
+		"lock/other/o_test.go": `func TestOther(t *testing.T) { t.Run("another's", nil) }`,
+	}
+	for part, want := range map[string]bool{"own": true, "shared": true, "another's": false, "word": false, "absent": false} {
+		if got := files.names("lock/a", part); got != want {
+			t.Errorf("%s: %v, want %v", part, got, want)
+		}
+	}
 }

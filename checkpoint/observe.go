@@ -15,10 +15,12 @@ const (
 	OpLoad   Op = "load"
 	OpSave   Op = "save"
 	OpDelete Op = "delete"
+	// OpRollback ends an operation in one step, as a server's multi-draw. The rollback of a [Runner] is a load and saves.
+	OpRollback Op = "rollback"
 )
 
 // Ops lists them.
-func Ops() []Op { return []Op{OpLoad, OpSave, OpDelete} }
+func Ops() []Op { return []Op{OpLoad, OpSave, OpDelete, OpRollback} }
 
 // Observer is told of each operation on saved states, for metrics. Its methods must not block and may be called concurrently.
 type Observer interface {

@@ -46,7 +46,7 @@ func (s *Service) drive(op *Operation, draws *Draws) {
 // save saves a chunk. While another session has locked the operation, it waits outside of its turn, up to a time.
 func (s *Service) save(ctx context.Context, op *Operation, c Chunk) (err error) {
 	began := time.Now()
-	defer func() { s.reportSave(ctx, op.LockKey, op.ID, len(c.Saved), began, err) }()
+	defer func() { s.report(ctx, checkpoint.OpSave, op, int64(len(c.Saved)), began, err) }()
 	waiting, cancel := context.WithTimeout(ctx, lockedFor)
 	defer cancel()
 	for {
@@ -77,11 +77,6 @@ func (s *Service) saveOnce(ctx context.Context, op *Operation, c Chunk) error {
 	s.observe(func(o Observer) { o.Saved(int(c.Next.Completed-c.First), time.Since(began)) })
 	s.committed(op.ID, c.Next.Checkpoints())
 	return nil
-}
-
-// reportSave tells the log and the observer of states of a chunk that was saved, or was not.
-func (s *Service) reportSave(ctx context.Context, lockKey string, id uuid.UUID, bytes int, began time.Time, err error) {
-	checkpoint.Report(ctx, s.o.Logger, s.o.States, checkpoint.OpSave, checkpoint.Key{LockKey: lockKey, ID: id.String()}, bytes, time.Since(began), err)
 }
 
 // saved reports the draws of the transaction that made the operation.

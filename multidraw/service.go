@@ -48,7 +48,7 @@ type Observer interface {
 // Options are a service's hooks and limits. All may be zero.
 type Options struct {
 	Observer Observer
-	States   checkpoint.Observer // of saved chunks
+	States   checkpoint.Observer // of what is saved, loaded and rolled back
 	Logger   *slog.Logger
 	// Committed is called after the commit of each checkpoint, which is the operation's event with that number.
 	Committed func(id uuid.UUID, checkpoint int64)
@@ -109,7 +109,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		made   *Operation
 		draws  *Draws
 		wait   *uuid.UUID // for the operation, whose answer is not decided yet
-		chunks int        // bytes of those that are saved with it
+		chunks int64      // bytes of those that are saved with it
 		began  = time.Now()
 	)
 	err = s.store.Create(ctx, id, op.LockKey, command.KeysOf(c), func(u *Unit) {
@@ -138,14 +138,14 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		}
 		chunks = 0
 		for _, c := range u.Chunks {
-			chunks += len(c)
+			chunks += int64(len(c))
 		}
 		if later && made != nil {
 			wait = &made.ID
 		}
 	})
 	if chunks > 0 {
-		s.reportSave(ctx, op.LockKey, id, chunks, began, err)
+		s.report(ctx, checkpoint.OpSave, &Operation{ID: id, LockKey: op.LockKey}, chunks, began, err)
 	}
 	if err != nil {
 		return command.Answer{}, err
@@ -206,23 +206,29 @@ func (s *Service) execute(ctx context.Context, id uuid.UUID, c command.Command[O
 		to     *Operation
 		seed   fairdraw.Seed
 		before *Operation // as an earlier run of the transaction left it, if that was committed after all
+		used   loaded
+		began  = time.Now()
 	)
 	err = s.store.Update(ctx, id, command.KeysOf(c), func(u *Unit) {
 		to, seed = nil, u.Seed
 		if before != nil && before.same(u.Operation) {
 			to = u.Operation
+		} else {
+			used = loaded{}
 		}
 		answer = command.One(&u.Unit, c, id.String(), func() (any, string, error) {
 			if to != nil {
 				return to, "", nil // Without a key there is no record of it.
 			}
 			action, err := s.decide(u, c.Op)
+			used = loaded{u.Operation, err}
 			if err == nil {
 				to, before = u.Operation, new(*u.Operation)
 			}
 			return to, action, err
 		})
 	})
+	s.reportChange(ctx, id, c.Op, used, began, err)
 	if absent, ok := errors.AsType[*NotFoundError](err); ok && c.Render != nil {
 		return c.Refuse(absent), nil
 	}

@@ -7,7 +7,7 @@
 #                            one), Redis, etcd, PgBouncer, Chromium and curl
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
 #   scripts/setup.sh topology    what run needs, and HAProxy
-#   scripts/setup.sh torture what run needs, and libfaketime
+#   scripts/setup.sh torture what test needs, and libfaketime
 #   scripts/setup.sh faults  what run needs, Prometheus, psql and curl
 #   scripts/setup.sh failover    what run needs, Patroni, etcd, psql and a C compiler
 #
@@ -173,7 +173,7 @@ esac
 if [ "$mode" != lint ]; then
 	have_postgres || need "PostgreSQL 14 or newer (server)" postgresql postgresql@17
 fi
-if [ "$mode" = test ]; then
+if [ "$mode" = test ] || [ "$mode" = torture ]; then
 	have redis-server || need "Redis (server)" redis-server redis
 	have chromium || have chromium-browser || have google-chrome || need Chromium chromium "--cask chromium"
 	have etcd || need "etcd 3.4 or newer" etcd-server etcd

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -116,11 +117,14 @@ func (d *Demo) check(ctx context.Context) error {
 		}
 		s.Note("  %s %s  %s  %s", mark, s.Paint(screen.Bold, screen.Pad(g.ID, 3)), screen.Pad(g.Promise, 33), finding)
 	}
+	took := time.Since(d.began)
+	d.result.TotalMS = took.Milliseconds()
 	if d.result.AllHeld {
 		s.Note("\n%s", s.Paint(screen.Green, "Every guarantee held."))
 	} else {
 		s.Note("\n%s", s.Paint(screen.Red, "NOT EVERY GUARANTEE HELD."))
 	}
+	s.Note("All of this took %s.", screen.Seconds(took))
 	return nil
 }
 

@@ -50,6 +50,7 @@ type Demo struct {
 	ErrOut      io.Writer
 	Report      func(*Result) error // is given the results after the table; may be nil
 
+	began  time.Time
 	screen *screen.Screen
 	server *fairlead.Server
 	key    string // the admin key
@@ -89,12 +90,14 @@ type Result struct {
 	Crash      Crash       `json:"crash"`
 	Guarantees []Guarantee `json:"guarantees"`
 	AllHeld    bool        `json:"all_held"`
+	TotalMS    int64       `json:"total_ms"` // from the start to the table
 }
 
 // Run tells the story, prints the table, and serves until ctx ends unless it is to exit. It returns [ErrBroken] when the table
 // has a guarantee that did not hold.
 func (d *Demo) Run(ctx context.Context) (err error) {
 	d.screen = screen.New(d.Out)
+	d.began = time.Now()
 	clean, err := d.prepareData() //nolint:contextcheck // Cleaning up happens whatever became of ctx.
 	if err != nil {
 		return err
@@ -189,7 +192,6 @@ func (d *Demo) prepareData() (clean func() error, err error) {
 
 // startServer starts the server as fairlead serve does, in this process.
 func (d *Demo) startServer(ctx context.Context) error {
-	began := time.Now()
 	if d.Listen == "" {
 		d.Listen = demoAddress(ctx)
 	}
@@ -227,7 +229,7 @@ func (d *Demo) startServer(ctx context.Context) error {
 	if d.api, err = client.New(d.result.URL, d.key, client.WithHTTPClient(&http.Client{Transport: d.pool})); err != nil {
 		return errors.Join(err, d.server.Close(ctx))
 	}
-	took := time.Since(began)
+	took := time.Since(d.began)
 	d.result.StartMS = took.Milliseconds()
 	d.screen.End("%s, durable, in %s", d.result.URL, screen.Seconds(took))
 	return nil

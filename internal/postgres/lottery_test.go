@@ -3,6 +3,8 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -237,8 +239,10 @@ func strand(t *testing.T, v venue, id uuid.UUID, age string) {
 
 func TestSweepFinishesStuckDraws(t *testing.T) {
 	t.Parallel()
-	v, url := newVenue(t, lottery.Options{StuckAfter: time.Minute})
-	other := enter(t, url, lottery.Options{StuckAfter: time.Minute})
+	log := &syncBuffer{}
+	o := lottery.Options{StuckAfter: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	v, url := newVenue(t, o)
+	other := enter(t, url, o)
 	stuck, withResult, fresh := v.create(t, 2), v.create(t, 2), v.create(t, 2)
 	strand(t, v, stuck, "2 min")
 	strand(t, v, withResult, "61 s")
@@ -283,6 +287,14 @@ func TestSweepFinishesStuckDraws(t *testing.T) {
 	group.Wait()
 	if finished != 2 {
 		t.Errorf("finished %d", finished)
+	}
+	for _, id := range []uuid.UUID{stuck, withResult} {
+		if line := `level=WARN msg="stuck draw finished" campaign=` + id.String() + "\n"; strings.Count(log.String(), line) != 1 {
+			t.Errorf("the log has not once %q:\n%s", line, log)
+		}
+	}
+	if n := strings.Count(log.String(), "stuck draw finished"); n != 2 {
+		t.Errorf("%d stuck draws are finished in the log:\n%s", n, log)
 	}
 	checkDrawn(t, v, stuck)
 	if d := checkDrawn(t, v, withResult); !d.CompletedAt.Equal(made) {

@@ -17,6 +17,8 @@ type Rules struct {
 	MaxExtensions        int
 	Cooldown             time.Duration
 	UniqueAmounts        bool
+	// OutbidOptional lets bids pass that do not say whose place was lost: servers did not record it before migration 26.
+	OutbidOptional bool
 }
 
 // RoundRule is a round with so many winners, and how long it is without extensions.
@@ -222,7 +224,9 @@ func (a *auditor) bid(d *differ, e Event) {
 		}
 	}
 	same(d, "rank", b.Rank, rank)
-	if out := a.outbid(now, r.Places, rank); b.Outbid != nil {
+	if out := a.outbid(now, r.Places, rank); b.Outbid == nil {
+		same(d, "presence of outbid", false, !a.rules.OutbidOptional)
+	} else {
 		deep(d, "outbid", *b.Outbid, out)
 		floor := int64(0)
 		if len(out) > 0 {

@@ -68,8 +68,8 @@ type Bid struct {
 	PreviousAmount int64  `json:"previous_amount" least:"0"`
 	Round          int    `json:"round"`
 	Rank           int    `json:"rank"`
-	// Outbid are those whose standing bid lost a winning place by this one; nil where the server did not record them. MinWinning
-	// is then the least new bid that would win, and nil where nobody lost a place.
+	// Outbid are those whose standing bid lost a winning place by this one; nil where the server did not record them, see
+	// [Rules]. MinWinning is then the least new bid that would win, and nil where nobody lost a place.
 	Outbid     *[]Outbid `json:"outbid"`
 	MinWinning *int64    `json:"min_winning_bid"`
 }

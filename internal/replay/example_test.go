@@ -17,9 +17,9 @@ func Example() {
 		`{"topic":"auction:1","seq":2,"type":"round.started","at":"2026-03-01T12:00:00Z","data":
 			{"round":1,"ends_at":"2026-03-01T12:01:00Z","winners":1}}`,
 		`{"topic":"auction:1","seq":3,"type":"bid.placed","at":"2026-03-01T12:00:10Z","data":
-			{"account":"ann","amount":50,"previous_amount":0,"round":1,"rank":1}}`,
+			{"account":"ann","amount":50,"previous_amount":0,"round":1,"rank":1,"outbid":[]}}`,
 		`{"topic":"auction:1","seq":4,"type":"bid.placed","at":"2026-03-01T12:00:11Z","data":
-			{"account":"bob","amount":40,"previous_amount":0,"round":1,"rank":1}}`,
+			{"account":"bob","amount":40,"previous_amount":0,"round":1,"rank":1,"outbid":[]}}`,
 	} {
 		event, err := replay.ParseEvent([]byte(message))
 		if err != nil {

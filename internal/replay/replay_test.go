@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,11 @@ func bid(seq, ms int, account string, amount, previous, round, rank int) string 
 func outbids(message, account string, amount, rank, floor int) string {
 	return strings.Replace(message, `"outbid":[]`, fmt.Sprintf(
 		`"outbid":[{"account":%q,"amount":%d,"rank":%d}],"min_winning_bid":%d`, account, amount, rank, floor), 1)
+}
+
+// unrecorded makes a bid one of an old server, which did not record whose place was lost.
+func unrecorded(message string) string {
+	return regexp.MustCompile(`,"outbid":.*}}$`).ReplaceAllString(message, "}}")
 }
 
 // goodLog is an auction worked out by hand: ann wins the first round after two extensions; bob, cyd and dan are carried
@@ -125,6 +131,24 @@ func TestGoodLog(t *testing.T) {
 	}
 	if ends := out.Bids[4].RoundEndsAt; !ends.Equal(zero.Add(13 * time.Second)) {
 		t.Errorf("the bid that extended says the round ends at %v", ends)
+	}
+}
+
+// TestOldLog begins with bids of a server that did not record whose place was lost. The rest is held to the letter.
+func TestOldLog(t *testing.T) {
+	rules, log := twoRounds(), goodLog()
+	rules.OutbidOptional = true
+	for i := 2; i < 7; i++ {
+		log[i] = unrecorded(log[i])
+	}
+	out, err := replay.Replay(rules, funds(), parse(t, log))
+	testwait.Must(t, err)
+	if !maps.Equal(out.Accounts, balances()) || out.Bids[1].Outbid != nil || out.Bids[7].Outbid == nil {
+		t.Errorf("outcome %+v", out)
+	}
+	log[16] = strings.Replace(log[16], `"account":"dan"`, `"account":"cyd"`, 1)
+	if _, err := replay.Replay(rules, funds(), parse(t, log)); err == nil || !strings.Contains(err.Error(), "outbid") {
+		t.Errorf("another account is named to have lost its place: %v", err)
 	}
 }
 
@@ -276,6 +300,8 @@ func TestBrokenLogs(t *testing.T) {
 		"amount is taken":           {append(slices.Clone(log[:4]), bid(5, 3000, "bob", 50, 40, 1, 2)), 5, "owner of the amount, which is unique"},
 		"not covered":               {append(slices.Clone(log[:4]), bid(5, 3000, "bob", 101, 40, 1, 1)), 5, "further amount held, which is covered"},
 		"no money at all":           {append(slices.Clone(log[:4]), bid(5, 3000, "eve", 55, 0, 1, 1)), 5, "further amount held, which is covered"},
+		"outbid is absent":          {append(slices.Clone(log[:3]), unrecorded(log[3])), 4, "presence of outbid"},
+		"outbid is absent, nobody":  {append(slices.Clone(log[:2]), unrecorded(log[2])), 3, "presence of outbid"},
 		"outbid is not told":        {append(slices.Clone(log[:3]), bid(4, 1000, "cyd", 50, 0, 1, 1)), 4, "length of outbid"},
 		"nobody is outbid":          {append(slices.Clone(log[:4]), outbids(bid(5, 2000, "dan", 30, 0, 1, 3), "dan", 30, 3, 51)), 5, "length of outbid"},
 		"other topic":               {append(slices.Clone(log[:3]), strings.Replace(log[3], "auction:1", "auction:2", 1)), 4, "topic"},

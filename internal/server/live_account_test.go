@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/live"
 )
 
@@ -96,6 +97,7 @@ func TestWhoMayFollowAnAccount(t *testing.T) {
 	e.account("ann", "EUR", 100)
 	e.account("bob", "EUR", 100)
 	l := newLiveEnv(t, e, live.Options{}, nil)
+	_, reader := e.makeKey(auth.RoleReader, "reads")
 	for _, test := range []struct {
 		credential, topic, code string
 		status                  int
@@ -107,6 +109,8 @@ func TestWhoMayFollowAnAccount(t *testing.T) {
 		{e.user("bob"), "account:nobody", "forbidden", 403},
 		{e.user("nobody"), "account:nobody", "not_found", 404},
 		{e.service, "account:nobody", "not_found", 404},
+		{reader, "account:ann", "forbidden", 403},
+		{reader, "account:nobody", "forbidden", 403},
 		{e.admin, "account:", "not_found", 404},
 		{e.admin, "account:a b", "not_found", 404},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -51,8 +52,8 @@ func TestMultidrawSmall(t *testing.T) {
 	}
 }
 
-// TestMultidrawStates looks at what the metrics and the log say of the chunks that are saved: the one of a small operation, and those of
-// a larger one.
+// TestMultidrawStates looks at what the metrics and the log say of states that are saved, loaded and rolled back: the one chunk of a small
+// operation, those of a larger one, and a chunk that is refused because another process has taken the operation over.
 func TestMultidrawStates(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -78,6 +79,32 @@ func TestMultidrawStates(t *testing.T) {
 			t.Errorf("%d times %q, want %d", n, line, want)
 		}
 	}
+
+	cut := e.interruptedMultidraw()
+	// The run that was fenced has told so when it ends. What was started and not cut is completed, and has told nothing else.
+	key := "key=lottery:state:cut:" + cut
+	eventually(t, time.Minute, "the refused save is reported", func() bool {
+		return e.metric(`fairlead_checkpoint_operations_total{operation="save",result="failed"}`) == 1
+	})
+	e.post("/v1/multidraws/"+cut+"/resume", "").want(http.StatusOK)
+	e.post("/v1/multidraws/"+ids[0]+"/rollback", "").want(http.StatusOK)
+	e.post("/v1/multidraws/"+ids[0]+"/rollback", "").problem(http.StatusConflict, "bad_transition") // Nothing to be reported.
+	e.get("/v1/multidraws/" + ids[1] + "/results?limit=10").want(http.StatusOK)
+	e.get("/v1/multidraws/" + newUUID()).want(http.StatusNotFound)
+	for pattern, want := range map[string]int{
+		`level=ERROR msg="checkpoint: operation failed" operation=save ` + key + ` bytes=\d+ took=\S+ severity=\w+ error=".*belongs to another run.*"`: 1,
+		`level=ERROR msg="checkpoint`: 1,
+		`level=DEBUG msg="checkpoint: operation" operation=load ` + key + ` bytes=\d+ took=\S+`:                                 1,
+		`level=DEBUG msg="checkpoint: operation" operation=rollback key=lottery:state:small:` + ids[0] + ` bytes=1000 took=\S+`: 1,
+		`level=DEBUG msg="checkpoint: operation" operation=load key=lottery:state:large:` + ids[1] + ` bytes=\d+ took=\S+`:      2, // the operation and its draws
+	} {
+		if n := len(regexp.MustCompile(pattern).FindAllString(e.logs.String(), -1)); n != want {
+			t.Errorf("%d times %s, want %d", n, pattern, want)
+		}
+	}
+	if n := e.metric(`fairlead_checkpoint_operations_total{operation="rollback",result="ok"}`); n != 1 {
+		t.Errorf("%v rollbacks", n)
+	}
 }
 
 // items reads one page.
@@ -99,18 +126,24 @@ func (e *env) useMultidraws() {
 	}
 	e.post("/v1/multidraws/"+whole+"/rollback", "").want(http.StatusOK)
 	e.post("/v1/multidraws/"+whole+"/resume", "").problem(http.StatusConflict, "bad_transition")
-	// One is left as a server leaves it that stops before the last checkpoint. Those that end before they can be interrupted don't count.
+	cut := e.interruptedMultidraw()
+	e.post("/v1/multidraws/"+cut+"/resume", "").want(http.StatusOK)
+	e.get("/v1/multidraws/" + cut).want(http.StatusOK)
+}
+
+// interruptedMultidraw leaves one as a server leaves it that stops before the last checkpoint. Those that end before they can be
+// interrupted don't count.
+func (e *env) interruptedMultidraw() (cut string) {
+	e.t.Helper()
 	conn := e.connect()
 	defer func() { _ = conn.Close(context.Background()) }()
-	var cut string
 	for interrupted := int64(0); interrupted == 0; {
 		cut = e.post("/v1/multidraws", `{"lock_key":"cut","count":1000000,"range":{"min":1,"max":6},"async":true}`).want(http.StatusAccepted).str("id")
 		tag, err := conn.Exec(e.t.Context(), `UPDATE multidraws SET status = 'interrupted', term = term + 1 WHERE id = $1 AND status = 'running'`, cut)
 		must(e.t, err)
 		interrupted = tag.RowsAffected()
 	}
-	e.post("/v1/multidraws/"+cut+"/resume", "").want(http.StatusOK)
-	e.get("/v1/multidraws/" + cut).want(http.StatusOK)
+	return cut
 }
 
 func TestMultidrawPrizesAndPages(t *testing.T) {

@@ -22,7 +22,7 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 	h := openHouse(t, 2, append(accounts, "gallery"), int64(testwait.Count(3_000, 20_000)))
 	target := int64(testwait.Count(3_000, 100_000))
 	var sent int64
-	var accepted, wins, extensions, looks int
+	var accepted, outbid, wins, extensions, looks int
 	for run := 0; sent < target && !t.Failed(); run++ {
 		rules := randomRules(rng, run == 0 || rng.IntN(4) > 0)
 		if run == 0 {
@@ -46,13 +46,17 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 		c.finish(t)
 		out := b.finish(t, patience)
 		accepted += len(out.Bids)
+		for _, placed := range out.Bids {
+			outbid += len(*placed.Outbid)
+		}
 		wins += len(out.Wins())
 		for _, r := range out.Rounds {
 			extensions += r.Extensions
 		}
 	}
-	t.Logf("%d bids sent, %d accepted, %d wins, %d extensions, %d looks in the middle", sent, accepted, wins, extensions, looks)
-	if accepted == 0 || wins == 0 || extensions == 0 || looks == 0 {
+	t.Logf("%d bids sent, %d accepted, %d times somebody was outbid, %d wins, %d extensions, %d looks in the middle",
+		sent, accepted, outbid, wins, extensions, looks)
+	if accepted == 0 || outbid == 0 || wins == 0 || extensions == 0 || looks == 0 {
 		t.Error("something never happened")
 	}
 	h.close(t, 10)

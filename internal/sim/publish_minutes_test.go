@@ -25,6 +25,7 @@ type longAttempt struct {
 	Error     *string    `json:"error"`
 	Heartbeat *time.Time `json:"heartbeat_at"`
 	Stage     *string    `json:"stage"`
+	Sent      *int64     `json:"sent_bytes"`
 	EndedAt   *time.Time `json:"ended_at"`
 }
 
