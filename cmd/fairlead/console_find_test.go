@@ -31,6 +31,7 @@ func TestConsoleFinds(t *testing.T) {
 	s.asksBySize(b)
 	s.keepsItsPlace(b)
 	s.showsZones(b)
+	s.followsWhoeverIsIn(b)
 	b.quiet("as an administrator")
 	s.looksOnly(b)
 	b.quiet("as a reader")

@@ -1,5 +1,6 @@
 // Operations of several steps, and what is prepared in some database and not yet decided there.
 import { h, fill } from "../dom.js";
+import { refill } from "../refill.js";
 import { get, query } from "../api.js";
 import { card, every, head, list, table } from "../ui.js";
 import { readable } from "../errors.js";
@@ -24,7 +25,7 @@ export default async function sagas(ctx) {
     card("In doubt", doubts));
   await every(ctx, 5000, async () => {
     const d = await get("/v1/in-doubt", ctx.signal);
-    fill(doubts,
+    refill(doubts,
       d.unreachable.length > 0 && h("p", { class: "note bad" }, `Can’t be asked: ${d.unreachable.join(", ")}.`),
       d.items.length === 0 ? h("p", { class: "empty" }, "Nothing is prepared and undecided.") : table([
         { name: "Ledger", lead: true, cell: (x) => x.ledger },
@@ -34,5 +35,5 @@ export default async function sagas(ctx) {
         { name: "Name", cell: (x) => h("code", {}, x.gid) },
       ], d.items, { caption: "In doubt" }),
       h("p", { class: "small soft" }, "Each is resolved by itself, by the decision in the log: committed where there is one, rolled back where there is none. What the log does not know stays in doubt at first."));
-  }, { shows: doubts });
+  }, { shows: doubts }).first;
 }
