@@ -24,7 +24,9 @@ func (s *scene) followsWhoeverIsIn(b *browser) {
 	s.call("POST", "/v1/publications/"+first+"/cancel", nil)
 	b.await("the focus is in the list", fmt.Sprintf(`%s === null && document.querySelector("main").contains(document.activeElement)`, box))
 
-	lock := func(owner, key string) { s.call("POST", "/v1/locks", obj{"keys": []string{key}, "owner": owner, "ttl": "10m"}) }
+	lock := func(owner, key string) {
+		s.call("POST", "/v1/locks", obj{"keys": []string{key}, "owner": owner, "ttl": "10m"})
+	}
 	lock("the keeper", "gate")
 	b.visit("/console/locks")
 	button := `[...document.querySelectorAll("tr")].find((e) => e.textContent.includes("the keeper"))?.querySelector("button")`

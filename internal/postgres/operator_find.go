@@ -138,6 +138,28 @@ func (d *Operator) Multidraws(ctx context.Context, before int64, limit int) ([]m
 		`SELECT `+multidrawRow+`, NULL, NULL, NULL FROM multidraws WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
 }
 
+// Attempts lists a publication's attempts, newest first, below the version before.
+func (d *Operator) Attempts(ctx context.Context, id uuid.UUID, before int64, limit int) ([]publish.Attempt, error) {
+	return listOf[publish.Attempt](ctx, d.db.reads, publicationExists, &publish.NotFoundError{What: "publication", ID: id},
+		`SELECT `+attemptFields+` FROM publication_attempts WHERE publication = $1 AND version < $2 ORDER BY version DESC LIMIT $3`, id, before, limit)
+}
+
+// Targets lists targets, newest first, below the number before.
+func (d *Operator) Targets(ctx context.Context, before int64, limit int) ([]publish.Target, error) {
+	return query(ctx, d.db.reads, scanTargetHealth, targetHealth+` WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2`, before, limit)
+}
+
+// Automations lists automations, newest first, below the number before.
+func (d *Operator) Automations(ctx context.Context, before int64, limit int) ([]publish.Automation, error) {
+	return query(ctx, d.db.reads, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.number < $1 ORDER BY a.number DESC LIMIT $2`, before, limit)
+}
+
+// Firings lists what an automation has fired, newest first, below the number before.
+func (d *Operator) Firings(ctx context.Context, id uuid.UUID, before int64, limit int) ([]publish.Firing, error) {
+	return listOf[publish.Firing](ctx, d.db.reads, automationExists, &publish.NotFoundError{What: "automation", ID: id},
+		`SELECT `+firingFields+` FROM automation_firings WHERE automation = $1 AND number < $2 ORDER BY number DESC LIMIT $3`, id, before, limit)
+}
+
 // Purchases lists a campaign's purchases, newest first, below the number before.
 func (d *Operator) Purchases(ctx context.Context, campaign uuid.UUID, before int64, limit int) ([]lottery.Purchase, error) {
 	return query(ctx, d.db.reads, scanPurchase,

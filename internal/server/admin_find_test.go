@@ -141,6 +141,49 @@ func TestNewestPublications(t *testing.T) {
 	e.get("/v1/admin/publications?target=two&after="+next).problem(http.StatusBadRequest, "bad_request")
 }
 
+// TestNewestFirst compares each list of the console with the contract's, which is the same the other way round.
+func TestNewestFirst(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.account("alice", "EUR", 10_000)
+	e.account("shop", "EUR", 0)
+	var rule, publication string
+	for i := range 4 {
+		name := fmt.Sprintf("t%d", i)
+		e.target(name, "http://127.0.0.1:9/")
+		rule = e.post("/v1/automations", fmt.Sprintf(`{"name":%q,"target":%q,"weekdays":["mon"],"times":["09:00"]}`, name, name)).want(http.StatusCreated).str("id")
+		publication = e.publication(name, `,"payload":1`)
+		e.makeKey(auth.RoleService, name)
+		e.post("/v1/cross-transfers", crossBody("local", "alice", "local", "shop", 1, "saga")).want(http.StatusCreated)
+	}
+	var n int
+	e.sql(&n, `WITH made AS (INSERT INTO automation_firings (automation, scheduled_for, fired_at, outcome, skipped)
+		SELECT $1, now() - i * interval '1 second', now(), 'no_draft', 0 FROM generate_series(1, 4) AS i RETURNING 1) SELECT count(*) FROM made`, rule)
+	e.sql(&n, `WITH made AS (INSERT INTO publication_attempts (publication, version, lock_id, started_at, ended_at, result)
+		SELECT $1, i, gen_random_uuid(), now(), now(), 'failed' FROM generate_series(1, 4) AS i RETURNING 1) SELECT count(*) FROM made`, strings.TrimPrefix(publication, "/v1/publications/"))
+	for path, member := range map[string]string{
+		"targets": "id", "automations": "id", "keys": "id", "sagas": "id", "sagas?status=completed": "id", "sagas?name=cross-transfer": "id",
+		"automations/" + rule + "/firings": "scheduled_for", strings.TrimPrefix(publication, "/v1/") + "/attempts": "lock_id",
+	} {
+		query := path + "?"
+		if strings.Contains(path, "?") {
+			query = path + "&"
+		}
+		want := e.pages("/v1/"+query, member, 200)
+		if len(want) < 4 {
+			t.Errorf("%s has %d items", path, len(want))
+		}
+		slices.Reverse(want)
+		for _, limit := range []int{1, 2, 200} {
+			if got := e.pages("/v1/admin/"+query, member, limit); !slices.Equal(got, want) {
+				t.Errorf("%s by %d: %v, want %v", path, limit, got, want)
+			}
+		}
+	}
+	e.get("/v1/admin/automations/"+newUUID()+"/firings").problem(http.StatusNotFound, "not_found")
+	e.get("/v1/admin/publications/"+newUUID()+"/attempts").problem(http.StatusNotFound, "not_found")
+}
+
 // TestReadersSignIn has a reader's session read everything, and change nothing.
 func TestReadersSignIn(t *testing.T) {
 	t.Parallel()

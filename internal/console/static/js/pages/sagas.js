@@ -11,7 +11,7 @@ export default async function sagas(ctx) {
   fill(ctx.root, head("Sagas", { note: "Operations of several steps: each ends with every step done, or with every done step undone." }),
     card(null, list(ctx, {
       caption: "Sagas", none: "No saga is like that.",
-      path: (f) => `/v1/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
+      path: (f) => `/v1/admin/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
       filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"] }, { name: "name", label: "Kind", placeholder: "cross-transfer" }, { name: "stuck", label: "Getting on", options: ["stuck"] }],
       columns: [
         { name: "Saga", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, s.name, " ", h("span", { class: "mono small" }, `…${s.id.slice(-6)}`)) },
