@@ -152,11 +152,12 @@ type PublicationFilter struct {
 	Status string
 	Target string // the target's name
 	Error  string // the last error of failed ones
+	Cause  string // what failed ones failed for, such as dns or timeout
 }
 
 // AdminPublications gives publications, newest first, a page at a time.
 func (c *Client) AdminPublications(ctx context.Context, f PublicationFilter, opts ...CallOption) iter.Seq2[Publication, error] {
-	return pages[Publication](ctx, c, opts, "/v1/admin/publications", "status", f.Status, "target", f.Target, "error", f.Error)
+	return pages[Publication](ctx, c, opts, "/v1/admin/publications", "status", f.Status, "target", f.Target, "error", f.Error, "cause", f.Cause)
 }
 
 // AdminMultidraws gives multi-draws without their results, newest first, a page at a time.

@@ -172,6 +172,8 @@ func (d *Operator) Publications(ctx context.Context, f operator.PublicationFilte
 		fields  = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.number < $1`
 		newest  = ` ORDER BY p.number DESC LIMIT $2`
 		ofError = ` AND p.status = 'failed' AND "left"(p.last_error, 100) = "left"($3::text, 100) AND p.last_error = $3`
+		ofCause = ` AND p.status = 'failed' AND p.last_cause = $3`
+		ofNamed = ` AND p.target = (SELECT id FROM targets WHERE name = $4)`
 		// The index has each status by itself.
 		ofTarget = `SELECT ` + publicationFields + `, NULL::text FROM targets AS t, unnest(ARRAY['draft', 'scheduled', 'publishing', 'published', 'failed', 'cancelled']) AS s,
 			LATERAL (SELECT * FROM publications WHERE target = t.id AND status = s AND number < $1 ORDER BY number DESC LIMIT $2) AS p
@@ -180,11 +182,15 @@ func (d *Operator) Publications(ctx context.Context, f operator.PublicationFilte
 	sql, args := fields+newest, []any{before, limit}
 	switch {
 	case f.Error != "" && f.Target != "":
-		sql, args = fields+ofError+` AND p.target = (SELECT id FROM targets WHERE name = $4)`+newest, append(args, f.Error, f.Target)
+		sql, args = fields+ofError+ofNamed+newest, append(args, f.Error, f.Target)
 	case f.Error != "":
 		sql, args = fields+ofError+newest, append(args, f.Error)
+	case f.Cause != "" && f.Target != "":
+		sql, args = fields+ofCause+ofNamed+newest, append(args, f.Cause, f.Target)
+	case f.Cause != "":
+		sql, args = fields+ofCause+newest, append(args, f.Cause)
 	case f.Status != "" && f.Target != "":
-		sql, args = fields+` AND p.status = $3 AND p.target = (SELECT id FROM targets WHERE name = $4)`+newest, append(args, f.Status, f.Target)
+		sql, args = fields+` AND p.status = $3`+ofNamed+newest, append(args, f.Status, f.Target)
 	case f.Target != "":
 		sql, args = ofTarget, append(args, f.Target)
 	case f.Status != "":

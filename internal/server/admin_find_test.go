@@ -123,11 +123,13 @@ func TestNewestPublications(t *testing.T) {
 	e.sql(&changed, `UPDATE publications SET status = 'failed', last_error = 'the target answered 404' WHERE id = ANY($1) RETURNING 1`, []string{ids[0], ids[1], ids[2]})
 	e.sql(&changed, `UPDATE publications SET status = 'failed', last_error = $2 WHERE id = $1 RETURNING 1`, ids[3], strings.Repeat("é", 150)+"1")
 	e.sql(&changed, `UPDATE publications SET status = 'failed', last_error = $2 WHERE id = $1 RETURNING 1`, ids[4], strings.Repeat("é", 150)+"2")
+	e.sql(&changed, `UPDATE publications SET last_cause = CASE WHEN id = $1 THEN 'dns' ELSE 'status' END WHERE status <> 'draft' AND id <> $2 RETURNING 1`, ids[1], ids[4])
 	const same = "error=the+target+answered+404"
 	for filter, want := range map[string][]string{
 		"": ids, "status=draft": ids[5:], "target=one": {ids[1], ids[3], ids[5]}, "target=two": {ids[0], ids[2], ids[4]}, "target=three": nil,
 		"target=one&status=failed": {ids[1], ids[3]}, "status=failed": ids[:5], same: ids[:3], same + "&status=failed": ids[:3], same + "&target=two": {ids[0], ids[2]},
 		"error=" + url.QueryEscape(strings.Repeat("é", 150)+"1"): {ids[3]}, "error=the+target": nil,
+		"cause=status": {ids[0], ids[2], ids[3]}, "cause=dns": {ids[1]}, "cause=dns&status=failed": {ids[1]}, "cause=tls": nil, "cause=status&target=two": {ids[0], ids[2]},
 	} {
 		for _, limit := range []int{1, 2, 200} {
 			if got := e.pages("/v1/admin/publications?"+filter+"&", "id", limit); !slices.Equal(got, want) {
@@ -136,6 +138,9 @@ func TestNewestPublications(t *testing.T) {
 		}
 	}
 	e.get("/v1/admin/publications?status=nothing").problem(http.StatusBadRequest, "bad_request")
+	for _, wrong := range []string{"cause=nothing", "cause=dns&status=draft", "cause=dns&" + same} {
+		e.get("/v1/admin/publications?"+wrong).problem(http.StatusBadRequest, "bad_request")
+	}
 	e.get("/v1/admin/publications?status=draft&"+same).problem(http.StatusBadRequest, "bad_request")
 	next := e.get("/v1/admin/publications?target=one&limit=1").str("next")
 	e.get("/v1/admin/publications?target=two&after="+next).problem(http.StatusBadRequest, "bad_request")

@@ -296,6 +296,7 @@ func (b *bulk) publishingRows() []farPage {
 		{path: "/v1/admin/publications", filter: "target=great", place: 100},
 		{path: "/v1/admin/publications", filter: "target=nothing", place: 100, most: 1},
 		{path: "/v1/admin/publications", filter: "error=refused", place: 100, most: 50},
+		{path: "/v1/admin/publications", filter: "cause=dns", place: 100, most: 50},
 		{path: "/v1/publications", filter: "status=failed", place: far, most: 50},
 		{path: "/v1/publications", filter: "status=scheduled", place: far, most: 50},
 		{path: "/v1/publications/" + id + "/attempts", place: far},

@@ -130,7 +130,7 @@ var operations = map[string]told{
 	"GET /v1/admin/automations":                tell("Lists automations for the console."),
 	"GET /v1/admin/automations/{id}/firings":   tell("Lists what an automation has fired for the console."),
 	"GET /v1/admin/publications/{id}/attempts": tell("Lists a publication's attempts for the console."),
-	"GET /v1/admin/publications":               tell("Lists publications for the console, by `status` and `target` if they are given."),
+	"GET /v1/admin/publications":               tell("Lists publications for the console, by `status` and `target` if they are given, or failed ones by `error` or `cause`."),
 	"GET /v1/admin/search":                     tell("Finds accounts, campaigns, auctions, transfers and others by an id, its beginning, a reference or a name."),
 	"GET /v1/admin/names":                      tell("Tells what ids are of: the kind, name and status of each."),
 

@@ -62,7 +62,7 @@ export function table(columns, rows, { caption, row: decorate, key = (r) => r.id
 // list is a table of an API's list: filters, pages by cursor, and the state of both in the address.
 // The page that is shown is read again every 10 seconds, also while somebody is in it.
 //   path(filters) → the list's path; filters: [{ name, label, options?, placeholder?, suggest? }], where suggest reads what may be typed, and
-//   clears names the filters that it can’t be combined with;
+//   words spell the options, and clears names the filters that it can’t be combined with;
 //   columns as of table; none: what an empty list says, or empty, as empty.js has it; prefix tells lists on one page apart in the address;
 //   select: { label(row), actions: [{ label, can(row), … as bulk.js has it }] } adds boxes. It returns { element, reload }.
 export function list(ctx, { path, columns, filters = [], none = "There is nothing here.", empty, limit = 50, caption, prefix = "", row, select }) {
@@ -121,7 +121,7 @@ export function list(ctx, { path, columns, filters = [], none = "There is nothin
 
   const form = filters.length > 0 && h("form", { class: "filters", role: "search", onsubmit: (e) => { e.preventDefault(); apply(); } },
     filters.map((f) => h("label", {}, f.label, f.options
-      ? h("select", { name: f.name, onchange: () => apply(f) }, h("option", { value: "" }, "All"), f.options.map((o) => h("option", { value: o, selected: current()[f.name] === o }, o.replaceAll("_", " "))))
+      ? h("select", { name: f.name, onchange: () => apply(f) }, h("option", { value: "" }, "All"), f.options.map((o) => h("option", { value: o, selected: current()[f.name] === o }, f.words?.[o] ?? o.replaceAll("_", " "))))
       : [h("input", { name: f.name, type: "search", value: current()[f.name], placeholder: f.placeholder, list: f.suggest && suggestions(f.suggest, ctx), autocomplete: "off", spellcheck: "false", onchange: () => apply(f) })])));
 
   function apply(changed) {

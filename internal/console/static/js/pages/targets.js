@@ -43,7 +43,7 @@ function why(t) {
   return null;
 }
 
-const causes = { dns: "DNS", refused: "Connection refused", network: "Network", tls: "TLS", timeout: "Timeout", status: "Status", address: "Address not allowed", other: "Other" };
+export const causes = { dns: "DNS", refused: "Connection refused", network: "Network", tls: "TLS", timeout: "Timeout", status: "Status", address: "Address not allowed", other: "Other" };
 
 // lastError spells the last failure by its cause.
 export function lastError(e) {
