@@ -152,11 +152,12 @@ type PublicationFilter struct {
 	Status string
 	Target string // the target's name
 	Error  string // the last error of failed ones
+	Cause  string // what failed ones failed for, such as dns or timeout
 }
 
 // AdminPublications gives publications, newest first, a page at a time.
 func (c *Client) AdminPublications(ctx context.Context, f PublicationFilter, opts ...CallOption) iter.Seq2[Publication, error] {
-	return pages[Publication](ctx, c, opts, "/v1/admin/publications", "status", f.Status, "target", f.Target, "error", f.Error)
+	return pages[Publication](ctx, c, opts, "/v1/admin/publications", "status", f.Status, "target", f.Target, "error", f.Error, "cause", f.Cause)
 }
 
 // AdminMultidraws gives multi-draws without their results, newest first, a page at a time.
@@ -167,4 +168,34 @@ func (c *Client) AdminMultidraws(ctx context.Context, opts ...CallOption) iter.S
 // AdminPurchases gives a campaign's purchases, newest first, a page at a time.
 func (c *Client) AdminPurchases(ctx context.Context, campaign string, opts ...CallOption) iter.Seq2[Purchase, error] {
 	return pages[Purchase](ctx, c, opts, at("/v1/admin/campaigns/%s/purchases", campaign))
+}
+
+// AdminSagas gives operations of several steps, newest first, a page at a time.
+func (c *Client) AdminSagas(ctx context.Context, f SagaFilter, opts ...CallOption) iter.Seq2[Saga, error] {
+	return pages[Saga](ctx, c, opts, "/v1/admin/sagas", "name", f.Name, "status", f.Status, "stuck", strconv.FormatBool(f.Stuck))
+}
+
+// AdminTargets gives targets, newest first, a page at a time.
+func (c *Client) AdminTargets(ctx context.Context, opts ...CallOption) iter.Seq2[Target, error] {
+	return pages[Target](ctx, c, opts, "/v1/admin/targets")
+}
+
+// AdminAttempts gives a publication's attempts, newest first, a page at a time.
+func (c *Client) AdminAttempts(ctx context.Context, publication string, opts ...CallOption) iter.Seq2[Attempt, error] {
+	return pages[Attempt](ctx, c, opts, at("/v1/admin/publications/%s/attempts", publication))
+}
+
+// AdminAutomations gives automations, newest first, a page at a time.
+func (c *Client) AdminAutomations(ctx context.Context, opts ...CallOption) iter.Seq2[Automation, error] {
+	return pages[Automation](ctx, c, opts, "/v1/admin/automations")
+}
+
+// AdminFirings gives what an automation has fired, newest first, a page at a time.
+func (c *Client) AdminFirings(ctx context.Context, automation string, opts ...CallOption) iter.Seq2[Firing, error] {
+	return pages[Firing](ctx, c, opts, at("/v1/admin/automations/%s/firings", automation))
+}
+
+// AdminKeys gives API keys, newest first, a page at a time.
+func (c *Client) AdminKeys(ctx context.Context, opts ...CallOption) iter.Seq2[APIKey, error] {
+	return pages[APIKey](ctx, c, opts, "/v1/admin/keys")
 }

@@ -73,6 +73,8 @@ var operations = map[string]string{
 	"get-admin-overview": "Overview", "get-admin-database-waits": "DatabaseWaits", "get-admin-idempotency": "KeyRecord", "get-admin-audit": "Audits",
 	"get-admin-accounts": "Accounts", "get-admin-accounts-id-entries": "AdminEntries", "get-admin-accounts-id-holds": "OpenHolds",
 	"get-admin-transfers": "Transfers", "get-admin-campaigns": "AdminCampaigns", "get-admin-campaigns-id-map": "SaleMap",
+	"get-admin-sagas": "AdminSagas", "get-admin-targets": "AdminTargets", "get-admin-publications-id-attempts": "AdminAttempts",
+	"get-admin-automations": "AdminAutomations", "get-admin-automations-id-firings": "AdminFirings", "get-admin-keys": "AdminKeys",
 	"get-admin-auctions": "AdminAuctions", "get-admin-auctions-id-bids": "AdminBids", "get-admin-auctions-id-chart": "BidChart",
 }
 

@@ -54,7 +54,8 @@ type Query struct {
 	Name   string // of the definition; empty: of all
 	Status Status // empty: any
 	Stuck  bool   // only those that fail to get on
-	After  int64  // those with greater numbers alone
+	After  int64  // those with greater numbers alone, in their order
+	Before int64  // unless it is 0: those with smaller numbers alone, newest first
 	Limit  int
 }
 
@@ -64,7 +65,7 @@ type Reader interface {
 	Saga(ctx context.Context, id uuid.UUID) (*Saga, error)
 	// Find returns the sagas with these ids that exist, in no order.
 	Find(ctx context.Context, ids []uuid.UUID) ([]*Saga, error)
-	// Sagas lists sagas in the order of their numbers.
+	// Sagas lists sagas in the order of their numbers, or backwards.
 	Sagas(ctx context.Context, q Query) ([]*Saga, error)
 	// Known returns the decided answers to keys.
 	Known(ctx context.Context, keys []idempotency.ID) (*idempotency.Batch, error)

@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
 #   scripts/setup.sh test    the same, a C compiler (the race detector needs
-#                            one), Redis, etcd, PgBouncer, Chromium and curl
+#                            one), Redis, etcd, PgBouncer, Chromium, curl,
+#                            and axe-core from npm
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
 #   scripts/setup.sh topology    what run needs, and HAProxy
 #   scripts/setup.sh torture what test needs, and libfaketime
@@ -226,3 +227,21 @@ if [ -n "$missing" ]; then
 	fi
 fi
 [ -z "$go_missing" ] || install_go
+
+# axe-core looks at the console's pages (cmd/fairlead/console_axe_test.go).
+axe=axe-core-4.14.1
+axe_sum=e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
+if [ "$mode" = test ] && [ ! -f "$here/.tools/$axe/axe.min.js" ]; then
+	say "Downloading $axe into .tools/"
+	tmp=$here/.tools/$axe.new
+	rm -rf "$tmp" && mkdir -p "$tmp"
+	if curl -fsSL --retry 3 -o "$tmp/package.tgz" "${FAIRLEAD_NPM_REGISTRY:-https://registry.npmjs.org}/axe-core/-/$axe.tgz"; then
+		printf '%s  %s\n' "$axe_sum" "$tmp/package.tgz" | { if have sha256sum; then sha256sum -c -; else shasum -a 256 -c -; fi; } >/dev/null || die "$axe.tgz does not have the sum that is written in this script: not installed."
+		tar -C "$tmp" -xzf "$tmp/package.tgz" --strip-components=1 package/axe.min.js package/LICENSE
+		rm "$tmp/package.tgz"
+		rm -rf "$here/.tools/$axe" && mv "$tmp" "$here/.tools/$axe"
+	else
+		rm -rf "$tmp"
+		printf 'setup: %s\n' "npm's registry can't be reached: the console's accessibility is NOT TESTED with axe-core." >&2
+	fi
+fi

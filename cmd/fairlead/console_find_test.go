@@ -31,6 +31,7 @@ func TestConsoleFinds(t *testing.T) {
 	s.asksBySize(b)
 	s.keepsItsPlace(b)
 	s.showsZones(b)
+	s.followsWhoeverIsIn(b)
 	b.quiet("as an administrator")
 	s.looksOnly(b)
 	b.quiet("as a reader")
@@ -274,6 +275,10 @@ func (s *scene) choosesMany(b *browser) {
 	b.await("errors", `[...document.querySelectorAll("td a")].some((e) => e.textContent === "the target answered 404")`)
 	b.click("main td", "the target answered 404")
 	b.await("those with the error", `new URLSearchParams(location.search).get("error") === "the target answered 404" && document.querySelectorAll("tbody tr").length === 3`)
+	b.write("form", "cause", "status")
+	b.await("those with the cause", `location.search === "?cause=status" && document.querySelectorAll("tbody tr").length === 3`)
+	b.write("form", "cause", "dns")
+	b.await("none has another cause", `document.body.textContent.includes("No publication is like that.")`)
 	b.quiet("many at once")
 }
 

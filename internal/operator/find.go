@@ -24,11 +24,12 @@ type Position struct {
 	Total    int    // its positions
 }
 
-// PublicationFilter narrows the list of publications. An error is that of failed ones.
+// PublicationFilter narrows the list of publications. An error and a cause are those of failed ones; one of them at most is set.
 type PublicationFilter struct {
 	Status publish.Status
 	Target string // its name
 	Error  string
+	Cause  publish.Cause
 }
 
 // EntryPlace is a place in an account's list of entries, newest first. All entries of the outside have version 0.

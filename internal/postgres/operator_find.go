@@ -138,6 +138,28 @@ func (d *Operator) Multidraws(ctx context.Context, before int64, limit int) ([]m
 		`SELECT `+multidrawRow+`, NULL, NULL, NULL FROM multidraws WHERE number < $1 ORDER BY number DESC LIMIT $2`, before, limit)
 }
 
+// Attempts lists a publication's attempts, newest first, below the version before.
+func (d *Operator) Attempts(ctx context.Context, id uuid.UUID, before int64, limit int) ([]publish.Attempt, error) {
+	return listOf[publish.Attempt](ctx, d.db.reads, publicationExists, &publish.NotFoundError{What: "publication", ID: id},
+		`SELECT `+attemptFields+` FROM publication_attempts WHERE publication = $1 AND version < $2 ORDER BY version DESC LIMIT $3`, id, before, limit)
+}
+
+// Targets lists targets, newest first, below the number before.
+func (d *Operator) Targets(ctx context.Context, before int64, limit int) ([]publish.Target, error) {
+	return query(ctx, d.db.reads, scanTargetHealth, targetHealth+` WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2`, before, limit)
+}
+
+// Automations lists automations, newest first, below the number before.
+func (d *Operator) Automations(ctx context.Context, before int64, limit int) ([]publish.Automation, error) {
+	return query(ctx, d.db.reads, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.number < $1 ORDER BY a.number DESC LIMIT $2`, before, limit)
+}
+
+// Firings lists what an automation has fired, newest first, below the number before.
+func (d *Operator) Firings(ctx context.Context, id uuid.UUID, before int64, limit int) ([]publish.Firing, error) {
+	return listOf[publish.Firing](ctx, d.db.reads, automationExists, &publish.NotFoundError{What: "automation", ID: id},
+		`SELECT `+firingFields+` FROM automation_firings WHERE automation = $1 AND number < $2 ORDER BY number DESC LIMIT $3`, id, before, limit)
+}
+
 // Purchases lists a campaign's purchases, newest first, below the number before.
 func (d *Operator) Purchases(ctx context.Context, campaign uuid.UUID, before int64, limit int) ([]lottery.Purchase, error) {
 	return query(ctx, d.db.reads, scanPurchase,
@@ -150,6 +172,8 @@ func (d *Operator) Publications(ctx context.Context, f operator.PublicationFilte
 		fields  = `SELECT ` + publicationFields + `, NULL::text FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.number < $1`
 		newest  = ` ORDER BY p.number DESC LIMIT $2`
 		ofError = ` AND p.status = 'failed' AND "left"(p.last_error, 100) = "left"($3::text, 100) AND p.last_error = $3`
+		ofCause = ` AND p.status = 'failed' AND p.last_cause = $3`
+		ofNamed = ` AND p.target = (SELECT id FROM targets WHERE name = $4)`
 		// The index has each status by itself.
 		ofTarget = `SELECT ` + publicationFields + `, NULL::text FROM targets AS t, unnest(ARRAY['draft', 'scheduled', 'publishing', 'published', 'failed', 'cancelled']) AS s,
 			LATERAL (SELECT * FROM publications WHERE target = t.id AND status = s AND number < $1 ORDER BY number DESC LIMIT $2) AS p
@@ -158,11 +182,15 @@ func (d *Operator) Publications(ctx context.Context, f operator.PublicationFilte
 	sql, args := fields+newest, []any{before, limit}
 	switch {
 	case f.Error != "" && f.Target != "":
-		sql, args = fields+ofError+` AND p.target = (SELECT id FROM targets WHERE name = $4)`+newest, append(args, f.Error, f.Target)
+		sql, args = fields+ofError+ofNamed+newest, append(args, f.Error, f.Target)
 	case f.Error != "":
 		sql, args = fields+ofError+newest, append(args, f.Error)
+	case f.Cause != "" && f.Target != "":
+		sql, args = fields+ofCause+ofNamed+newest, append(args, f.Cause, f.Target)
+	case f.Cause != "":
+		sql, args = fields+ofCause+newest, append(args, f.Cause)
 	case f.Status != "" && f.Target != "":
-		sql, args = fields+` AND p.status = $3 AND p.target = (SELECT id FROM targets WHERE name = $4)`+newest, append(args, f.Status, f.Target)
+		sql, args = fields+` AND p.status = $3`+ofNamed+newest, append(args, f.Status, f.Target)
 	case f.Target != "":
 		sql, args = ofTarget, append(args, f.Target)
 	case f.Status != "":

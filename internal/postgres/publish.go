@@ -256,6 +256,8 @@ func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.
 	return p, err
 }
 
+const publicationExists = `SELECT EXISTS (SELECT FROM publications WHERE id = $1)`
+
 const attemptFields = `version, lock_id, started_at, ended_at, coalesce(result, ''), coalesce(status_code, 0), error, heartbeat_at, coalesce(stage, ''),
 	coalesce(sent_bytes, 0), coalesce(total_bytes, 0)`
 
@@ -276,7 +278,7 @@ func (s *Publications) Publications(ctx context.Context, status publish.Status, 
 func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Attempt, error) {
 	const selectAttempts = `SELECT ` + attemptFields + `
 		FROM publication_attempts WHERE publication = $1 AND version > $2 ORDER BY version LIMIT $3`
-	return listOf[publish.Attempt](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM publications WHERE id = $1)`, &publish.NotFoundError{What: "publication", ID: id},
+	return listOf[publish.Attempt](ctx, s.db.reads, publicationExists, &publish.NotFoundError{What: "publication", ID: id},
 		selectAttempts, id, after, limit)
 }
 

@@ -164,10 +164,15 @@ func (s *Publications) Automations(ctx context.Context, after int64, limit int) 
 	return query(ctx, s.db.reads, scanAutomation, `SELECT `+automationFields+automationsAndTargets+` WHERE a.number > $1 ORDER BY a.number LIMIT $2`, after, limit)
 }
 
+const (
+	automationExists = `SELECT EXISTS (SELECT FROM automations WHERE id = $1)`
+	firingFields     = `automation, number, scheduled_for, fired_at, outcome, publication, skipped`
+)
+
 // Firings implements [publish.Reader].
 func (s *Publications) Firings(ctx context.Context, id uuid.UUID, after int64, limit int) ([]publish.Firing, error) {
-	const selectFirings = `SELECT automation, number, scheduled_for, fired_at, outcome, publication, skipped FROM automation_firings
+	const selectFirings = `SELECT ` + firingFields + ` FROM automation_firings
 		WHERE automation = $1 AND number > $2 ORDER BY number LIMIT $3`
-	return listOf[publish.Firing](ctx, s.db.reads, `SELECT EXISTS (SELECT FROM automations WHERE id = $1)`, &publish.NotFoundError{What: "automation", ID: id},
+	return listOf[publish.Firing](ctx, s.db.reads, automationExists, &publish.NotFoundError{What: "automation", ID: id},
 		selectFirings, id, after, limit)
 }

@@ -25,7 +25,7 @@ var claims = claim.Must[uuid.UUID](claim.Table{ //nolint:gochecknoglobals // A c
 	Ready:   "status = 'scheduled'",
 	Due:     "due_at",
 	OnClaim: "status = 'publishing', attempts = t.attempts + 1",
-	OnRelease: "last_error = '" + releasedError + "', due_at = clock_timestamp(), " +
+	OnRelease: "last_error = '" + releasedError + "', last_cause = '" + string(publish.CauseOther) + "', due_at = clock_timestamp(), " +
 		"status = CASE WHEN " + retriesLeft + " THEN 'scheduled' ELSE 'failed' END",
 })
 
@@ -168,12 +168,12 @@ const (
 	// the same claims does.
 	concludePublications = `WITH ended AS (
 			SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::integer[], $9::text[],
-				$10::integer[]) AS v (id, lock_id, version, status, delay, result, message, code, external_id, free)
+				$10::integer[], $11::text[]) AS v (id, lock_id, version, status, delay, result, message, code, external_id, free, cause)
 		), held AS MATERIALIZED (
 			SELECT v.* FROM publications AS p JOIN ended AS v ON p.id = ANY (ARRAY[v.id]) AND p.execution_lock_id = v.lock_id AND p.execution_version = v.version
 			ORDER BY p.id FOR NO KEY UPDATE OF p
 		), done AS (
-			UPDATE publications AS p SET status = v.status, execution_lock_id = NULL, execution_locked_at = NULL, last_error = v.message,
+			UPDATE publications AS p SET status = v.status, execution_lock_id = NULL, execution_locked_at = NULL, last_error = v.message, last_cause = v.cause,
 				spent = p.spent + v.free, external_id = v.external_id,
 				due_at = CASE WHEN v.status = 'scheduled' THEN clock_timestamp() + v.delay * interval '1 microsecond' ELSE p.due_at END,
 				published_at = CASE WHEN v.status = 'published' THEN clock_timestamp() END
@@ -247,19 +247,19 @@ func conclude(ctx context.Context, tx pgx.Tx, batch []publish.Conclusion) (map[a
 	n := len(batch)
 	ids, locks, versions, statuses := make([][16]byte, n), make([][16]byte, n), make([]int64, n), make([]string, n)
 	delays, results, messages := make([]int64, n), make([]string, n), make([]string, n)
-	codes, externals, free := make([]int, n), make([]string, n), make([]int, n)
+	codes, externals, free, causes := make([]int, n), make([]string, n), make([]int, n), make([]string, n)
 	for i := range batch {
 		c := &batch[i]
 		ids[i], locks[i], versions[i], statuses[i] = c.ID, c.LockID, c.Version, string(c.Status)
 		delays[i], results[i], messages[i] = c.Delay.Microseconds(), string(c.Verdict.Result), c.Error
-		codes[i], externals[i] = c.StatusCode, c.ExternalID
+		codes[i], externals[i], causes[i] = c.StatusCode, c.ExternalID, string(c.FailedFor())
 		if c.Free {
 			free[i] = 1
 		}
 	}
 	var b pgx.Batch
 	recorded := map[attemptKey]publish.AttemptResult{}
-	b.Queue(concludePublications, ids, locks, versions, statuses, delays, results, messages, codes, externals, free).Query(func(rows pgx.Rows) error {
+	b.Queue(concludePublications, ids, locks, versions, statuses, delays, results, messages, codes, externals, free, causes).Query(func(rows pgx.Rows) error {
 		var (
 			key    attemptKey
 			result publish.AttemptResult

@@ -61,6 +61,8 @@ const accessTable = `
 	admin GET /v1/admin/accounts | GET /v1/admin/accounts/{id}/entries | GET /v1/admin/accounts/{id}/holds | GET /v1/admin/transfers
 	admin GET /v1/admin/auctions | GET /v1/admin/auctions/{id}/bids | GET /v1/admin/auctions/{id}/chart
 	admin GET /v1/admin/campaigns | GET /v1/admin/campaigns/{id}/map | GET /v1/admin/audit | GET /v1/admin/idempotency | GET /v1/admin/overview
+	admin GET /v1/admin/keys | GET /v1/admin/sagas | GET /v1/admin/targets | GET /v1/admin/automations
+	admin GET /v1/admin/automations/{id}/firings | GET /v1/admin/publications/{id}/attempts
 	admin GET /v1/admin/search | GET /v1/admin/names | GET /v1/admin/publications | GET /v1/admin/multidraws | GET /v1/admin/campaigns/{id}/purchases
 	admin GET /v1/admin/measurements | GET /v1/admin/deadlocks | GET /v1/admin/accounts/{id}/balances | GET /v1/admin/campaigns/{id}/sales
 	admin GET /v1/admin/database-waits | GET /v1/locks | POST /v1/in-doubt/adopt

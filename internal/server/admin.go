@@ -31,6 +31,10 @@ type Operator interface {
 	Multidraws(ctx context.Context, before int64, limit int) ([]multidraw.Operation, error)
 	Publications(ctx context.Context, f operator.PublicationFilter, before int64, limit int) ([]publish.Publication, error)
 	Purchases(ctx context.Context, campaign uuid.UUID, before int64, limit int) ([]lottery.Purchase, error)
+	Attempts(ctx context.Context, publication uuid.UUID, before int64, limit int) ([]publish.Attempt, error)
+	Targets(ctx context.Context, before int64, limit int) ([]publish.Target, error)
+	Automations(ctx context.Context, before int64, limit int) ([]publish.Automation, error)
+	Firings(ctx context.Context, automation uuid.UUID, before int64, limit int) ([]publish.Firing, error)
 	// Find looks ids up, and Search everything else that is typed.
 	Find(ctx context.Context, ids []uuid.UUID) ([]operator.Found, error)
 	FindPosition(ctx context.Context, id uuid.UUID) (operator.Position, bool, error)
@@ -372,6 +376,8 @@ func (s *Server) keyRoutes() []route {
 	return []route{
 		listRoute("/v1/keys", accessAdmin, "List API keys, oldest first", oldestFirst(), s.listKeys,
 			as[keyView], func(k keyAt) int64 { return k.place }),
+		listRoute("/v1/admin/keys", accessAdmin, "List API keys, newest first", newestFirst(), s.newestKeys,
+			as[keyView], func(k keyAt) int64 { return k.place }),
 		commandRoute("/v1/keys", accessAdmin, http.StatusCreated, "Register an API key by the hash of its secret", as[keyView, auth.Key],
 			mutation[createKeyRequest, auth.KeyOp]{execute: s.Keys.Execute, op: plain((*createKeyRequest).op)}),
 		deleted(commandRoute("/v1/keys/{id}", accessAdmin, http.StatusOK, "Revoke an API key; in force everywhere within 5 s", as[keyView, auth.Key],
@@ -392,12 +398,25 @@ type keyAt struct {
 	place int64
 }
 
-func (s *Server) listKeys(r *http.Request, after int64, _ int) ([]keyAt, error) {
-	keys, err := s.Keys.Keys(r.Context())
+// allKeys lists keys, oldest first. None is ever deleted and they come in the order of their making, so a place in the list stays
+// what it is.
+func (s *Server) allKeys(ctx context.Context) ([]keyAt, error) {
+	keys, err := s.Keys.Keys(ctx)
 	rows := make([]keyAt, len(keys))
 	for i, k := range keys {
 		rows[i] = keyAt{Key: k, place: int64(i) + 1}
 	}
-	// Keys are never deleted and come in the order of their making, so a place in the list stays what it is.
+	return rows, err
+}
+
+func (s *Server) listKeys(r *http.Request, after int64, _ int) ([]keyAt, error) {
+	rows, err := s.allKeys(r.Context())
 	return rows[min(after, int64(len(rows))):], err
+}
+
+func (s *Server) newestKeys(r *http.Request, before int64, _ int) ([]keyAt, error) {
+	rows, err := s.allKeys(r.Context())
+	rows = rows[:min(max(before-1, 0), int64(len(rows)))]
+	slices.Reverse(rows)
+	return rows, err
 }

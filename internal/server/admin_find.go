@@ -35,7 +35,16 @@ func (s *Server) findRoutes() []route {
 		listRoute("/v1/admin/publications", accessAdmin, "List publications, newest first", newestFirst(), rowsWith(publicationFilter, s.Operator.Publications),
 			viewed(viewPublication), func(p publish.Publication) int64 { return p.Number },
 			beside(withStatus(publish.Statuses()...)), beside(filter{name: "target", doc: "only those of the target of this name"}),
-			beside(filter{name: "error", doc: "only failed ones whose last error is this one"})),
+			beside(filter{name: "error", doc: "only failed ones whose last error is this one"}),
+			beside(filter{name: "cause", doc: "only failed ones whose last attempt failed for this; attempts of servers before this filter have none", known: as[[]string](publish.Causes())})),
+		listRoute("/v1/admin/publications/{id}/attempts", accessAdmin, "List a publication's attempts, newest first", newestFirst(),
+			rowsWith(pathID("publication"), s.Operator.Attempts), as[attemptView], func(a publish.Attempt) int64 { return a.Version }),
+		listRoute("/v1/admin/targets", accessAdmin, "List targets, newest first", newestFirst(), rowsOf(s.Operator.Targets),
+			viewed(viewTarget), func(t publish.Target) int64 { return t.Number }),
+		listRoute("/v1/admin/automations", accessAdmin, "List automations, newest first", newestFirst(), rowsOf(s.Operator.Automations),
+			viewed(viewAutomation), func(a publish.Automation) int64 { return a.Number }),
+		listRoute("/v1/admin/automations/{id}/firings", accessAdmin, "List what an automation has fired, newest first", newestFirst(),
+			rowsWith(pathID("automation"), s.Operator.Firings), as[firingView], func(f publish.Firing) int64 { return f.Number }),
 		listRoute("/v1/admin/campaigns/{id}/purchases", accessAdmin, "List a campaign's purchases, newest first", newestFirst(), s.newestPurchases, viewPurchase,
 			func(p lottery.Purchase) int64 { return int64(p.Seq) }),
 		listRoute("/v1/admin/accounts/{id}/entries", accessAdmin, "List an account's entries with their balances, newest first", newestEntries(),
@@ -120,9 +129,12 @@ func (s *Server) names(r *http.Request) (foundView, error) {
 
 func publicationFilter(r *http.Request) (operator.PublicationFilter, error) {
 	q := r.URL.Query()
-	f := operator.PublicationFilter{Status: publish.Status(q.Get("status")), Target: q.Get("target"), Error: q.Get("error")}
-	if f.Error != "" && f.Status != "" && f.Status != publish.StatusFailed {
-		return f, refuse("error is of failed publications")
+	f := operator.PublicationFilter{Status: publish.Status(q.Get("status")), Target: q.Get("target"), Error: q.Get("error"), Cause: publish.Cause(q.Get("cause"))}
+	switch failure := f.Error != "" || f.Cause != ""; {
+	case failure && f.Status != "" && f.Status != publish.StatusFailed:
+		return f, refuse("error and cause are of failed publications")
+	case f.Error != "" && f.Cause != "":
+		return f, refuse("give error or cause, not both")
 	}
 	return f, nil
 }

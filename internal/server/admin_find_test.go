@@ -123,11 +123,13 @@ func TestNewestPublications(t *testing.T) {
 	e.sql(&changed, `UPDATE publications SET status = 'failed', last_error = 'the target answered 404' WHERE id = ANY($1) RETURNING 1`, []string{ids[0], ids[1], ids[2]})
 	e.sql(&changed, `UPDATE publications SET status = 'failed', last_error = $2 WHERE id = $1 RETURNING 1`, ids[3], strings.Repeat("é", 150)+"1")
 	e.sql(&changed, `UPDATE publications SET status = 'failed', last_error = $2 WHERE id = $1 RETURNING 1`, ids[4], strings.Repeat("é", 150)+"2")
+	e.sql(&changed, `UPDATE publications SET last_cause = CASE WHEN id = $1 THEN 'dns' ELSE 'status' END WHERE status <> 'draft' AND id <> $2 RETURNING 1`, ids[1], ids[4])
 	const same = "error=the+target+answered+404"
 	for filter, want := range map[string][]string{
 		"": ids, "status=draft": ids[5:], "target=one": {ids[1], ids[3], ids[5]}, "target=two": {ids[0], ids[2], ids[4]}, "target=three": nil,
 		"target=one&status=failed": {ids[1], ids[3]}, "status=failed": ids[:5], same: ids[:3], same + "&status=failed": ids[:3], same + "&target=two": {ids[0], ids[2]},
 		"error=" + url.QueryEscape(strings.Repeat("é", 150)+"1"): {ids[3]}, "error=the+target": nil,
+		"cause=status": {ids[0], ids[2], ids[3]}, "cause=dns": {ids[1]}, "cause=dns&status=failed": {ids[1]}, "cause=tls": nil, "cause=status&target=two": {ids[0], ids[2]},
 	} {
 		for _, limit := range []int{1, 2, 200} {
 			if got := e.pages("/v1/admin/publications?"+filter+"&", "id", limit); !slices.Equal(got, want) {
@@ -136,9 +138,55 @@ func TestNewestPublications(t *testing.T) {
 		}
 	}
 	e.get("/v1/admin/publications?status=nothing").problem(http.StatusBadRequest, "bad_request")
+	for _, wrong := range []string{"cause=nothing", "cause=dns&status=draft", "cause=dns&" + same} {
+		e.get("/v1/admin/publications?"+wrong).problem(http.StatusBadRequest, "bad_request")
+	}
 	e.get("/v1/admin/publications?status=draft&"+same).problem(http.StatusBadRequest, "bad_request")
 	next := e.get("/v1/admin/publications?target=one&limit=1").str("next")
 	e.get("/v1/admin/publications?target=two&after="+next).problem(http.StatusBadRequest, "bad_request")
+}
+
+// TestNewestFirst compares each list of the console with the contract's, which is the same the other way round.
+func TestNewestFirst(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.account("alice", "EUR", 10_000)
+	e.account("shop", "EUR", 0)
+	var rule, publication string
+	for i := range 4 {
+		name := fmt.Sprintf("t%d", i)
+		e.target(name, "http://127.0.0.1:9/")
+		rule = e.post("/v1/automations", fmt.Sprintf(`{"name":%q,"target":%q,"weekdays":["mon"],"times":["09:00"]}`, name, name)).want(http.StatusCreated).str("id")
+		publication = e.publication(name, `,"payload":1`)
+		e.makeKey(auth.RoleService, name)
+		e.post("/v1/cross-transfers", crossBody("local", "alice", "local", "shop", 1, "saga")).want(http.StatusCreated)
+	}
+	var n int
+	e.sql(&n, `WITH made AS (INSERT INTO automation_firings (automation, scheduled_for, fired_at, outcome, skipped)
+		SELECT $1, now() - i * interval '1 second', now(), 'no_draft', 0 FROM generate_series(1, 4) AS i RETURNING 1) SELECT count(*) FROM made`, rule)
+	e.sql(&n, `WITH made AS (INSERT INTO publication_attempts (publication, version, lock_id, started_at, ended_at, result)
+		SELECT $1, i, gen_random_uuid(), now(), now(), 'failed' FROM generate_series(1, 4) AS i RETURNING 1) SELECT count(*) FROM made`, strings.TrimPrefix(publication, "/v1/publications/"))
+	for path, member := range map[string]string{
+		"targets": "id", "automations": "id", "keys": "id", "sagas": "id", "sagas?status=completed": "id", "sagas?name=cross-transfer": "id",
+		"automations/" + rule + "/firings": "scheduled_for", strings.TrimPrefix(publication, "/v1/") + "/attempts": "lock_id",
+	} {
+		query := path + "?"
+		if strings.Contains(path, "?") {
+			query = path + "&"
+		}
+		want := e.pages("/v1/"+query, member, 200)
+		if len(want) < 4 {
+			t.Errorf("%s has %d items", path, len(want))
+		}
+		slices.Reverse(want)
+		for _, limit := range []int{1, 2, 200} {
+			if got := e.pages("/v1/admin/"+query, member, limit); !slices.Equal(got, want) {
+				t.Errorf("%s by %d: %v, want %v", path, limit, got, want)
+			}
+		}
+	}
+	e.get("/v1/admin/automations/"+newUUID()+"/firings").problem(http.StatusNotFound, "not_found")
+	e.get("/v1/admin/publications/"+newUUID()+"/attempts").problem(http.StatusNotFound, "not_found")
 }
 
 // TestReadersSignIn has a reader's session read everything, and change nothing.

@@ -411,6 +411,9 @@ func (e *env) useEverything() {
 		e.get(path).want(http.StatusOK)
 	}
 	e.get("/v1/targets/" + e.get("/v1/targets").str("items.0.id")).want(http.StatusOK)
+	for _, path := range []string{"keys", "sagas", "targets?limit=1", "automations", "automations/" + e.get("/v1/automations").str("items.0.id") + "/firings", strings.TrimPrefix(tried, "/v1/") + "/attempts"} {
+		e.get("/v1/admin/" + path).want(http.StatusOK)
+	}
 	e.useAdmin(id, lot, "key:"+e.adminID)
 	e.revoke(key).want(http.StatusOK)
 	e.get("/v1/keys").want(http.StatusOK)

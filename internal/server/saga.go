@@ -92,8 +92,10 @@ func (s *Server) sagaRoutes() []route {
 		return actRoute("sagas", verb, "saga", summary, viewSaga, s.Cross.Execute, fixed(act))
 	}
 	return []route{
-		stuckToo(filtered(listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(), s.sagas, viewSaga, numberOfSaga),
-			"name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated")),
+		sagaList(listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(),
+			s.sagas(func(q *saga.Query, after int64) { q.After = after }), viewSaga, numberOfSaga)),
+		sagaList(listRoute("/v1/admin/sagas", accessAdmin, "List operations of several steps, newest first", newestFirst(),
+			s.sagas(func(q *saga.Query, before int64) { q.Before = before }), viewSaga, numberOfSaga)),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
 			with(pathID("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.Cross.Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
@@ -107,6 +109,12 @@ func (s *Server) sagaRoutes() []route {
 	}
 }
 
+// sagaList documents the filters of a list of sagas.
+func sagaList(r route) route {
+	return stuckToo(filtered(r,
+		"name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated"))
+}
+
 // stuckToo documents a list that can be narrowed to what fails to get on.
 func stuckToo(r route) route {
 	r.doc.query = append(r.doc.query, parameter{name: "stuck", doc: "true: only those that fail to get on", schema: reflect.TypeFor[bool]()})
@@ -115,22 +123,26 @@ func stuckToo(r route) route {
 
 func numberOfSaga(s *saga.Saga) int64 { return s.Number }
 
-func (s *Server) sagas(r *http.Request, after int64, limit int) ([]*saga.Saga, error) {
-	query := r.URL.Query()
-	var c checks
-	q := saga.Query{After: after, Limit: limit, Stuck: c.stuck(query), Status: saga.Status(query.Get("status")), Name: query.Get("name")}
-	switch q.Status {
-	case "", saga.Pending, saga.Completed, saga.Failed, saga.WasCompensated:
-	default:
-		c.fail("status must be pending, completed, failed or compensated")
+// sagas reads the list of sagas from a place on, which from writes into the query.
+func (s *Server) sagas(from func(q *saga.Query, place int64)) func(*http.Request, int64, int) ([]*saga.Saga, error) {
+	return func(r *http.Request, place int64, limit int) ([]*saga.Saga, error) {
+		query := r.URL.Query()
+		var c checks
+		q := saga.Query{Limit: limit, Stuck: c.stuck(query), Status: saga.Status(query.Get("status")), Name: query.Get("name")}
+		from(&q, place)
+		switch q.Status {
+		case "", saga.Pending, saga.Completed, saga.Failed, saga.WasCompensated:
+		default:
+			c.fail("status must be pending, completed, failed or compensated")
+		}
+		if q.Name != "" {
+			c.name("name", q.Name)
+		}
+		if c.err != nil {
+			return nil, c.err
+		}
+		return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas(ctx, q) })
 	}
-	if q.Name != "" {
-		c.name("name", q.Name)
-	}
-	if c.err != nil {
-		return nil, c.err
-	}
-	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas(ctx, q) })
 }
 
 // stuck reads whether a list is narrowed to what fails to get on.

@@ -340,7 +340,11 @@ func (l *Log) Sagas(ctx context.Context, q saga.Query) ([]*saga.Saga, error) {
 // for all of them badly. Statuses are written into the text, so that partial indexes can be used.
 func (s Schema) list(q saga.Query) (sql string, args []any) {
 	args = []any{q.After, q.Limit}
-	sql = `SELECT ` + sagaFields + ` FROM @sagas WHERE number > $1`
+	beyond, order := `>`, ` ORDER BY number LIMIT $2`
+	if q.Before != 0 {
+		args[0], beyond, order = q.Before, `<`, ` ORDER BY number DESC LIMIT $2`
+	}
+	sql = `SELECT ` + sagaFields + ` FROM @sagas WHERE number ` + beyond + ` $1`
 	if q.Name != "" {
 		args = append(args, q.Name)
 		sql += fmt.Sprintf(` AND name = $%d`, len(args))
@@ -357,7 +361,7 @@ func (s Schema) list(q saga.Query) (sql string, args []any) {
 		args = append(args, saga.StuckAfter)
 		sql += fmt.Sprintf(` AND status = 'pending' AND attempts >= $%d`, len(args))
 	}
-	return s.in(sql + ` ORDER BY number LIMIT $2`), args
+	return s.in(sql + order), args
 }
 
 // Known implements [saga.Reader].

@@ -23,6 +23,11 @@ const (
 	causeOwn Cause = "own" // this process had to end the attempt
 )
 
+// Causes are those that a target may be said to have failed for.
+func Causes() []Cause {
+	return []Cause{CauseDNS, CauseRefused, CauseNetwork, CauseTLS, CauseTimeout, CauseStatus, CauseAddress, CauseOther}
+}
+
 // FailedFor is why the target is to be said to have failed; empty where it has not, or where the attempt was ended for a reason that
 // is not the target's.
 func (r Result) FailedFor() Cause {

@@ -121,7 +121,8 @@ async function show() {
     main.setAttribute("aria-busy", "true");
     const module = await load(found.page.module);
     if (signal.aborted) return;
-    await module.default({ root, params: found.params, query: new URLSearchParams(location.search), signal, title, me, reload: show, go });
+    const query = new URLSearchParams(location.search);
+    await module.default({ root, params: found.params, query, signal, title, me, reload: show, go, place: placer(query, signal) });
     if (signal.aborted) return;
     fill(main, root);
     tellRead(root, signal);
@@ -148,6 +149,17 @@ function tellRead(root, signal) {
   const timer = setInterval(tell, 1000);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
+
+// placer writes what a page shows into the address: values by name, of which empty ones are left out. The browser’s way back undoes a step.
+const placer = (query, signal) => (values, { step = true, state } = {}) => {
+  if (signal.aborted) return;
+  for (const [name, value] of Object.entries(values)) {
+    if (value) query.set(name, value);
+    else query.delete(name);
+  }
+  const search = query.size > 0 ? `?${query}` : "";
+  if (location.search !== search) history[step ? "pushState" : "replaceState"]({ ...history.state, ...state }, "", location.pathname + search);
+};
 
 function go(path) {
   history.pushState(null, "", path);

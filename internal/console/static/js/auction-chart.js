@@ -59,14 +59,15 @@ export function pace() {
 const few = (n) => (n === 0 ? "0" : n >= 10 ? count(Math.round(n)) : n.toFixed(1));
 export const perSecond = (n) => (n === null ? "–" : few(n));
 
-// bidChart returns { element, draw({ bids, marks, rounds, total }) }.
-export function bidChart(spell) {
+// bidChart returns { element, draw({ bids, marks, rounds, total }) }. It begins with a round, or with all of them; changed gets another one
+// that is chosen.
+export function bidChart(spell, { round = 0, changed = () => {} } = {}) {
   const bare = (v) => spell(Math.round(v)).replace(/ [A-Z0-9]+$/, "");
   const caption = h("span", {});
   const choices = h("div", {});
   let last = null;
   let window = null; // what is zoomed to; null: everything
-  let chosen = 0; // the round that is zoomed to
+  let chosen = round; // what is zoomed to; 0: all
   let buttons = null;
   const chart = plot({
     label: "Bids over time", spell: bare, height: 230, zoomed: byHand, margin: 68,
@@ -108,6 +109,7 @@ export function bidChart(spell) {
     window = range;
     chosen = range ? -1 : 0;
     buttons?.press(chosen);
+    changed(0);
     show();
   }
 
@@ -151,6 +153,7 @@ export function bidChart(spell) {
         buttons = pick("Part of the auction that is shown", [["All", 0], ...begun.slice(-12).map((n) => [`Round ${n}`, n])], (n) => {
           chosen = n;
           window = null;
+          changed(n);
           show();
         });
         buttons.press(chosen);

@@ -3,6 +3,7 @@ import { h, fill, text } from "./dom.js";
 import { act, get, newKey } from "./api.js";
 import { count } from "./format.js";
 import { typed, problem } from "./ui.js";
+import { refill } from "./refill.js";
 
 const atOnce = 4; // requests under way
 
@@ -88,7 +89,7 @@ export function boxesOf({ label, actions }, ctx, path, reload) {
   const draw = () => {
     element.hidden = chosen.size === 0;
     const rows = [...chosen.values()];
-    fill(element, h("span", { role: "status" }, `${count(rows.length)} chosen`), actions.map((a) => {
+    refill(element, h("span", { role: "status" }, `${count(rows.length)} chosen`), actions.map((a) => {
       const fit = rows.filter(a.can);
       return fit.length > 0 && h("button", { type: "button", class: a.danger ? "danger" : null, onclick: () => bulk({
         ...a, title: a.title(fit.length), verb: a.title(fit.length), rows: fit, label, done: () => { clear(); reload(); },
@@ -118,9 +119,15 @@ export function boxesOf({ label, actions }, ctx, path, reload) {
     }
     draw();
   };
-  const column = (rows) => ({
+  // What is chosen is as it was last read.
+  const renew = (rows) => {
+    const before = JSON.stringify([...chosen.values()]);
+    for (const r of rows) if (chosen.has(r.id)) chosen.set(r.id, r);
+    if (JSON.stringify([...chosen.values()]) !== before) draw();
+  };
+  const column = (rows) => (renew(rows), {
     name: "Chosen", act: true,
-    head: () => h("input", { type: "checkbox", class: "chooses", "aria-label": "Choose all on this page", onchange: (e) => {
+    head: () => h("input", { type: "checkbox", class: "chooses", "aria-label": "Choose all on this page", checked: rows.length > 0 && rows.every((r) => chosen.has(r.id)), onchange: (e) => {
       choose(e.target, rows);
       for (const box of e.target.closest("table").querySelectorAll("tbody .chooses")) box.checked = e.target.checked;
     } }),

@@ -1,5 +1,6 @@
 // A leaderboard, in the console and in public.
 import { h, fill } from "./dom.js";
+import { refill } from "./refill.js";
 import { table } from "./ui.js";
 import { badge } from "./format.js";
 
@@ -11,15 +12,14 @@ export function leaderTable(items, spell, who, outbid, me = () => false) {
     { name: "Bidder", lead: true, cell: (i) => [who(i), me(i) && " – you"] },
     { name: "Bid", num: true, cell: (i) => spell(i.amount) },
     { name: "Place", cell: (i) => (i.winning ? badge("winning", "good") : outbid(i) ? badge("outbid", "warn") : h("span", { class: "soft" }, "behind")) },
-  ], items, { caption: "Leaderboard", row: (i) => [i.winning && "winning", me(i) && "me"].filter(Boolean).join(" ") || null });
+  ], items, { caption: "Leaderboard", row: (i) => [i.winning && "winning", outbid(i) && "outbid", me(i) && "me"].filter(Boolean).join(" ") || null, key: (i) => i.account ?? i.alias });
   // Four short columns fit the narrowest screen as a table, which ranks read better in.
   t.className = "leaders";
   return t;
 }
 
-// topTen draws a leaderboard into element: ten places, and the others if somebody wants them; then it
-// calls changed, which draws again.
-export function topTen(element, changed) {
+// topTen draws a leaderboard into element: ten places, or all if somebody wants them; then it calls changed, which draws again.
+export function topTen(element, { all = false, changed }) {
   const board = h("div", {});
   const button = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => {
     top.all = !top.all;
@@ -27,9 +27,9 @@ export function topTen(element, changed) {
   } }, "Show all");
   fill(element, board, button);
   const top = {
-    all: false,
+    all,
     draw(items, none, table) {
-      fill(board, items.length === 0 ? h("p", { class: "empty" }, none) : table(top.all ? items : items.slice(0, 10)));
+      refill(board, items.length === 0 ? h("p", { class: "empty" }, none) : table(top.all ? items : items.slice(0, 10)));
       button.hidden = items.length <= 10;
       button.textContent = top.all ? "Show the first 10" : "Show all";
     },

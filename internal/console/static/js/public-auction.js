@@ -18,7 +18,7 @@ function build(main, first) {
   const won = h("div");
   const drawing = bidChart(spell);
   const measured = pace();
-  const top = topTen(leaders, () => board());
+  const top = topTen(leaders, { changed: () => board() });
   const mine = h("input", { name: "alias", autocomplete: "off", spellcheck: "false", value: remember.get("alias") });
   const led = new Set(); // who has had a winning place in this round, while the page was open
   let last = first;

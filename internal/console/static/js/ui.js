@@ -6,6 +6,7 @@ import { away, onBack } from "./server.js";
 import { mayNot } from "./who.js";
 import { empty as explain } from "./empty.js";
 import { boxesOf } from "./bulk.js";
+import { known, refill } from "./refill.js";
 
 // head is a page's heading, with where it belongs and what can be done.
 export function head(title, { crumb, badges = [], actions = [], note } = {}) {
@@ -41,19 +42,27 @@ export function copy(value, shown = h("code", {}, value)) {
   return h(shown.tagName === "PRE" ? "div" : "span", { class: "break" }, shown, button);
 }
 
-// table draws rows. A column is { name, cell(row), num, lead, act }: lead names the row on narrow screens, act has its buttons.
-export function table(columns, rows, { caption, row: decorate } = {}) {
+// table draws rows. A column is { name, cell(row), num, lead, act }: lead names the row on narrow screens, act has its buttons. key names
+// what a row is of, for refill.
+export function table(columns, rows, { caption, row: decorate, key = (r) => r.id } = {}) {
   const cls = (c) => [c.num && "num", c.lead && "lead", c.act && "act"].filter(Boolean).join(" ") || null;
   return h("table", { class: "list" },
     caption && h("caption", { class: "visually-hidden" }, caption),
     h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.num && "num" }, c.head ? c.head() : c.act ? h("span", { class: "visually-hidden" }, c.name) : c.name)))),
-    h("tbody", {}, rows.map((r) => h("tr", { class: decorate?.(r) }, columns.map((c) => h("td", { class: cls(c), "data-label": c.name }, c.cell(r)))))));
+    h("tbody", {}, rows.map((r) => line(r))));
+
+  function line(r) {
+    const tr = h("tr", { class: decorate?.(r) }, columns.map((c) => h("td", { class: cls(c), "data-label": c.name }, c.cell(r))));
+    const state = JSON.stringify([r, decorate?.(r)]);
+    known(tr, key(r) ?? state, state);
+    return tr;
+  }
 }
 
 // list is a table of an API's list: filters, pages by cursor, and the state of both in the address.
-// The page that is shown is read again every 10 seconds.
+// The page that is shown is read again every 10 seconds, also while somebody is in it.
 //   path(filters) → the list's path; filters: [{ name, label, options?, placeholder?, suggest? }], where suggest reads what may be typed, and
-//   clears names the filters that it can’t be combined with;
+//   words spell the options, and clears names the filters that it can’t be combined with;
 //   columns as of table; none: what an empty list says, or empty, as empty.js has it; prefix tells lists on one page apart in the address;
 //   select: { label(row), actions: [{ label, can(row), … as bulk.js has it }] } adds boxes. It returns { element, reload }.
 export function list(ctx, { path, columns, filters = [], none = "There is nothing here.", empty, limit = 50, caption, prefix = "", row, select }) {
@@ -78,11 +87,11 @@ export function list(ctx, { path, columns, filters = [], none = "There is nothin
       const base = path(current());
       const page = await get(base + (base.includes("?") ? "&" : "?") + `limit=${limit}` + (after ? `&after=${encodeURIComponent(after)}` : ""), ctx.signal);
       const content = JSON.stringify(page);
-      if (turn !== pending || (again && (content === shown || body.contains(document.activeElement)))) return;
+      if (turn !== pending || (again && content === shown)) return;
       shown = content;
       if (form) form.hidden = page.items.length === 0 && !after && !narrowed();
       next = page.next;
-      fill(body, page.items.length === 0 ? nothing() : table(boxes ? [boxes.column(page.items), ...columns] : columns, page.items, { caption, row }));
+      refill(body, page.items.length === 0 ? nothing() : table(boxes ? [boxes.column(page.items), ...columns] : columns, page.items, { caption, row }));
       newest.disabled = !after;
       newest.textContent = after && back.length === 0 ? "To the first page" : "Back";
       older.disabled = !next;
@@ -106,16 +115,13 @@ export function list(ctx, { path, columns, filters = [], none = "There is nothin
 
   // move shows another page, which the address then names.
   function move() {
-    if (after) ctx.query.set(place, after);
-    else ctx.query.delete(place);
-    const q = ctx.query.toString();
-    if (location.search !== (q ? `?${q}` : "")) history.pushState({ ...history.state, [place]: [...back] }, "", location.pathname + (q ? `?${q}` : ""));
+    ctx.place({ [place]: after }, { state: { [place]: [...back] } });
     load();
   }
 
   const form = filters.length > 0 && h("form", { class: "filters", role: "search", onsubmit: (e) => { e.preventDefault(); apply(); } },
     filters.map((f) => h("label", {}, f.label, f.options
-      ? h("select", { name: f.name, onchange: () => apply(f) }, h("option", { value: "" }, "All"), f.options.map((o) => h("option", { value: o, selected: current()[f.name] === o }, o.replaceAll("_", " "))))
+      ? h("select", { name: f.name, onchange: () => apply(f) }, h("option", { value: "" }, "All"), f.options.map((o) => h("option", { value: o, selected: current()[f.name] === o }, f.words?.[o] ?? o.replaceAll("_", " "))))
       : [h("input", { name: f.name, type: "search", value: current()[f.name], placeholder: f.placeholder, list: f.suggest && suggestions(f.suggest, ctx), autocomplete: "off", spellcheck: "false", onchange: () => apply(f) })])));
 
   function apply(changed) {
@@ -217,7 +223,8 @@ export function toast(message, link, tone) {
 }
 
 // every calls f now and then each period, while the page is shown and seen and the server answers. When f fails, what it shows (by
-// default the whole page) is marked as stale, and f is called less often until it succeeds.
+// default the whole page) is marked as stale, and f is called less often until it succeeds. It returns the first call, unless that comes
+// later, and now, which calls f at once.
 export function every(ctx, ms, f, { shows = ctx.root, later = false } = {}) {
   let timer = 0;
   let busy = false;
@@ -244,8 +251,8 @@ export function every(ctx, ms, f, { shows = ctx.root, later = false } = {}) {
   document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); }, { signal: ctx.signal });
   onBack(tick, ctx.signal);
   ctx.signal.addEventListener("abort", () => clearTimeout(timer));
-  if (!later) return tick();
-  timer = setTimeout(tick, ms);
+  if (later) timer = setTimeout(tick, ms);
+  return { first: later ? null : tick(), now: tick };
 }
 
 // markStale greys what could not be read again, and says why; an empty text takes that back.

@@ -36,8 +36,12 @@ export default async function auction(ctx) {
   const speed = h("span", {}, "–");
   const measured = pace();
   const leaders = h("div");
-  const top = topTen(leaders, () => redraw());
-  const drawing = bidChart(spell);
+  const top = topTen(leaders, { all: ctx.query.get("places") === "all", changed: () => {
+    ctx.place({ places: top.all ? "all" : "" });
+    dirty = true;
+    look.now();
+  } });
+  const drawing = bidChart(spell, { round: Number(ctx.query.get("round")) || 0, changed: (round) => ctx.place({ round: round || "" }) });
   const rounds = h("div");
 
   const current = () => a.rounds.find((r) => r.status === "active");
@@ -88,27 +92,21 @@ export default async function auction(ctx) {
   const points = chart.bids;
   const marks = chart.marks;
   const outbid = new Set(); // accounts that lost a winning place in this round, while the page was open
-  let dirty = false;
-  let busy = false;
-  async function redraw() {
-    if (busy) return void (dirty = true);
-    busy = true;
+  let dirty = true; // what is shown is older than the events
+  const look = every(ctx, refresh, async () => {
+    if (!dirty) return;
     dirty = false;
     try {
       drawing.draw({ bids: points, marks, rounds: a.rounds, total: a.total_bids });
       const l = await get(`${base}/leaderboard?limit=${top.all ? board : 11}`, ctx.signal);
       top.draw(l.items, "Nobody leads.", (items) => leaderTable(items, spell, (i) => account(i.account), (i) => outbid.has(i.account)));
-      if (current()) text(floor, spell((await get(`${base}/min-winning-bid`, ctx.signal)).amount));
-      else text(floor, "–");
+      text(floor, current() ? spell((await get(`${base}/min-winning-bid`, ctx.signal)).amount) : "–");
     } catch (e) {
-      if (e.name === "AbortError") return;
+      dirty = true;
+      text(floor, "–");
+      throw e;
     }
-    setTimeout(() => {
-      busy = false;
-      if (dirty && !ctx.signal.aborted) redraw();
-    }, refresh);
-  }
-  redraw();
+  }, { shows: leaders });
 
   // Counters are painted a few times a second: nobody reads two hundred.
   let telling = 0;
@@ -141,7 +139,7 @@ export default async function auction(ctx) {
   if (a.status !== "active") return;
 
   every(ctx, 3000, async () => {
-    if (a.seq === shown || history.element.contains(document.activeElement)) return;
+    if (a.seq === shown) return;
     shown = a.seq;
     await history.reload();
   });
@@ -161,7 +159,7 @@ export default async function auction(ctx) {
           points.push({ seq: e.seq, amount: e.data.amount, round: e.data.round, at: e.at });
           // The chart keeps a sample of what was: every other bid of the older half goes.
           if (points.length > sample) points.splice(0, sample / 2, ...points.slice(0, sample / 2).filter((_, i) => i % 2 === 0));
-          redraw();
+          dirty = true;
           break;
         case "round.extended": {
           const r = a.rounds[e.data.round - 1];
@@ -169,7 +167,7 @@ export default async function auction(ctx) {
           r.extensions = e.data.extensions;
           marks.push({ seq: e.seq, type: e.type, at: e.at, data: e.data });
           drawRounds();
-          redraw();
+          dirty = true;
           break;
         }
         case "round.started":

@@ -17,7 +17,7 @@ export default async function automation(ctx) {
       ["Rule", rule(a)], ["Next", when(a.next_at)], ["Target", a.target], ["Takes", a.pick], ["A day at most", a.daily_quota ?? "any number"], ["Jitter", a.jitter && duration(a.jitter)], ["Made", when(a.created_at)], ["Id", copy(a.id)],
     ])),
     card("What it fired", list(ctx, {
-      caption: "Firings", none: "It has not fired yet.", path: () => `${base}/firings`,
+      caption: "Firings", none: "It has not fired yet.", path: () => `/v1/admin/automations/${a.id}/firings`,
       columns: [
         { name: "Time of the rule", lead: true, cell: (f) => when(f.scheduled_for) },
         { name: "Fired", cell: (f) => when(f.fired_at) },

@@ -7,7 +7,7 @@ const rule = (a) => (a.every ? `every ${duration(a.every)}` : `${a.weekdays?.len
 
 export default async function automations(ctx) {
   const all = list(ctx, {
-    caption: "Automations", path: () => "/v1/automations",
+    caption: "Automations", path: () => "/v1/admin/automations",
     empty: { says: "An automation takes drafts of a target and schedules them, by times of the day or an interval. There is none yet.", curl: ["/v1/automations", { name: "Weekly digest", target: "newsroom", weekdays: ["mon"], times: ["09:00"] }] },
     columns: [
       { name: "Automation", lead: true, cell: (a) => h("a", { href: `/console/automations/${a.id}` }, a.name) },

@@ -27,7 +27,7 @@ export default async function keys(ctx) {
     });
   });
   const all = list(ctx, {
-    caption: "API keys", path: () => "/v1/keys",
+    caption: "API keys", path: () => "/v1/admin/keys",
     columns: [
       { name: "Name", lead: true, cell: (k) => k.name },
       { name: "Role", cell: (k) => k.role },

@@ -1,5 +1,6 @@
 // The system at a glance: is the money right, is it fast, what waits.
 import { h, fill, text } from "../dom.js";
+import { refill } from "../refill.js";
 import { get } from "../api.js";
 import { head, card, table, every } from "../ui.js";
 import { count, span } from "../format.js";
@@ -117,7 +118,7 @@ function drawWaiting(element, b) {
     ["Auctions under way", b.auctions_active, "/console/auctions?status=active", null, -1],
     ["Locks held", b.locks_held, "/console/locks", null, -1],
   ];
-  fill(element, rows.map(([name, n, href, oldest, limit]) => {
+  refill(element, rows.map(([name, n, href, oldest, limit]) => {
     // Zero: any is too many; above it: seconds after which the oldest is.
     const alarm = n > 0 && limit >= 0 && (limit === 0 || (oldest && Date.now() - Date.parse(oldest) > limit * 1000));
     return h("li", { class: alarm ? "alarm" : n === 0 ? "calm" : null }, h("b", {}, n >= 1000 ? "1,000+" : n), h("span", {}, href ? h("a", { href }, name) : name, oldest && n > 0 && h("span", { class: "soft" }, ", the oldest since ", age(oldest))));

@@ -30,7 +30,7 @@ export default async function publication(ctx) {
       ])),
       card("Payload", h("pre", { tabindex: 0 }, JSON.stringify(p.payload ?? null, null, 2)))),
     card("Attempts", list(ctx, {
-      caption: "Attempts", none: "It was not tried yet.", path: () => `${base}/attempts`,
+      caption: "Attempts", none: "It was not tried yet.", path: () => `/v1/admin/publications/${p.id}/attempts`,
       columns: [
         { name: "Attempt", lead: true, cell: (x) => `Version ${x.version}` },
         { name: "Result", cell: (x) => badge(x.result ?? "running") },

@@ -2,6 +2,7 @@ import { h, fill } from "../dom.js";
 import { head, card, list, making } from "../ui.js";
 import { badge, count, short, when } from "../format.js";
 import { get, query } from "../api.js";
+import { causes } from "./targets.js";
 
 const s = (n) => (n === 1 ? "publication" : "publications");
 
@@ -15,8 +16,9 @@ export default async function publications(ctx) {
     },
     path: (f) => `/v1/admin/publications${query(f)}`,
     filters: [
-      { name: "status", label: "Status", options: ["draft", "scheduled", "publishing", "published", "failed", "cancelled"], clears: ["error"] }, { name: "target", label: "Target", suggest: targets },
-      { name: "error", label: "Last error of failed ones", placeholder: "the target answered 404", clears: ["status"] },
+      { name: "status", label: "Status", options: ["draft", "scheduled", "publishing", "published", "failed", "cancelled"], clears: ["error", "cause"] }, { name: "target", label: "Target", suggest: targets },
+      { name: "error", label: "Last error of failed ones", placeholder: "the target answered 404", clears: ["status", "cause"] },
+      { name: "cause", label: "Cause of failed ones", options: Object.keys(causes), words: causes, clears: ["status", "error"] },
     ],
     select: {
       label: (p) => `…${p.id.slice(-12)} to ${p.target}`,

@@ -1,5 +1,6 @@
 // Operations of several steps, and what is prepared in some database and not yet decided there.
 import { h, fill } from "../dom.js";
+import { refill } from "../refill.js";
 import { get, query } from "../api.js";
 import { card, every, head, list, table } from "../ui.js";
 import { readable } from "../errors.js";
@@ -10,7 +11,7 @@ export default async function sagas(ctx) {
   fill(ctx.root, head("Sagas", { note: "Operations of several steps: each ends with every step done, or with every done step undone." }),
     card(null, list(ctx, {
       caption: "Sagas", none: "No saga is like that.",
-      path: (f) => `/v1/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
+      path: (f) => `/v1/admin/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
       filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"] }, { name: "name", label: "Kind", placeholder: "cross-transfer" }, { name: "stuck", label: "Getting on", options: ["stuck"] }],
       columns: [
         { name: "Saga", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, s.name, " ", h("span", { class: "mono small" }, `…${s.id.slice(-6)}`)) },
@@ -24,7 +25,7 @@ export default async function sagas(ctx) {
     card("In doubt", doubts));
   await every(ctx, 5000, async () => {
     const d = await get("/v1/in-doubt", ctx.signal);
-    fill(doubts,
+    refill(doubts,
       d.unreachable.length > 0 && h("p", { class: "note bad" }, `Can’t be asked: ${d.unreachable.join(", ")}.`),
       d.items.length === 0 ? h("p", { class: "empty" }, "Nothing is prepared and undecided.") : table([
         { name: "Ledger", lead: true, cell: (x) => x.ledger },
@@ -34,5 +35,5 @@ export default async function sagas(ctx) {
         { name: "Name", cell: (x) => h("code", {}, x.gid) },
       ], d.items, { caption: "In doubt" }),
       h("p", { class: "small soft" }, "Each is resolved by itself, by the decision in the log: committed where there is one, rolled back where there is none. What the log does not know stays in doubt at first."));
-  }, { shows: doubts });
+  }, { shows: doubts }).first;
 }

@@ -6,9 +6,9 @@ import { get } from "../api.js";
 import { hour } from "../hour.js";
 
 export default async function targets(ctx) {
-  const names = new Map((await get("/v1/targets?limit=200", ctx.signal)).items.map((t) => [t.id, t.name]));
+  const names = new Map((await get("/v1/admin/targets?limit=200", ctx.signal)).items.map((t) => [t.id, t.name]));
   const all = list(ctx, {
-    caption: "Targets", path: () => "/v1/targets",
+    caption: "Targets", path: () => "/v1/admin/targets",
     empty: { says: "A target is where publications are sent: a webhook’s URL, or a DeviantArt account. There is none yet.", make: ["New target", "/console/new/target"], curl: ["/v1/targets", { name: "newsroom", kind: "webhook", url: "https://example.com/hook" }] },
     columns: [
       { name: "Target", lead: true, cell: (t) => h("a", { href: `/console/targets/${t.id}` }, t.name) },
@@ -43,7 +43,7 @@ function why(t) {
   return null;
 }
 
-const causes = { dns: "DNS", refused: "Connection refused", network: "Network", tls: "TLS", timeout: "Timeout", status: "Status", address: "Address not allowed", other: "Other" };
+export const causes = { dns: "DNS", refused: "Connection refused", network: "Network", tls: "TLS", timeout: "Timeout", status: "Status", address: "Address not allowed", other: "Other" };
 
 // lastError spells the last failure by its cause.
 export function lastError(e) {
