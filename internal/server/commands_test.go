@@ -215,7 +215,7 @@ func TestBatchRefusals(t *testing.T) {
 		}
 	}
 	e.get(batchPath).problem(http.StatusMethodNotAllowed, "method_not_allowed")
-	e.by("").send(batchSend(good)).problem(http.StatusUnauthorized, "unauthorized")
+	e.by("").send(batchSend(good)).problem(http.StatusUnauthorized, "unauthorized").equal(`{"outcome":"unknown"}`)
 	_, reader := e.makeKey(auth.RoleReader, "reads")
 	e.by(reader).send(batchSend(good)).problem(http.StatusForbidden, "forbidden")
 
@@ -252,7 +252,7 @@ func TestBatchCountsItsCommands(t *testing.T) {
 			}
 		}
 	}
-	user.send(batchSend(commands[0])).problem(http.StatusTooManyRequests, "rate_limited")
+	user.send(batchSend(commands[0])).problem(http.StatusTooManyRequests, "rate_limited").equal(`{"outcome":"unknown"}`) // No key was read.
 	e.balance("ben", 5, 0)
 }
 

@@ -118,10 +118,13 @@ func (p *Problem) beforeKey(err error) {
 	}
 }
 
-// hasKey reports whether a request is one that is carried out once under its key.
+// hasKey reports whether a request is one that is carried out once under its key, or the keys of its commands.
 func hasKey(r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return false
+	case r.URL.Path == batchPath:
+		return true
 	}
 	_, err := parseKey(r.Header)
 	return err == nil
