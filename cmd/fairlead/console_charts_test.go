@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // chartPages are the pages with charts, and what must be true before they are looked at.
@@ -42,13 +47,29 @@ func TestConsoleCharts(t *testing.T) {
 		}
 	}
 	s.zooms(b)
+	s.measures(b)
 	s.redraws(b)
 }
+
+// clockFirst lists what of an auction's page stands above its clock or between the clock and the charts.
+const clockFirst = `(() => {
+	const wrong = [];
+	const rect = (e) => e.getBoundingClientRect();
+	const clock = rect(document.querySelector("main .clock"));
+	const charts = [...document.querySelectorAll("main .plot")].map(rect);
+	const first = document.querySelector("main section.card");
+	if (clock.height === 0) wrong.push("there is no clock");
+	for (const c of charts) if (c.height === 0 || c.top < clock.bottom) wrong.push("a chart is not below the clock");
+	for (const e of document.querySelectorAll("main section.card")) {
+		if (e !== first && charts.some((c) => rect(e).top < c.bottom)) wrong.push("not below the charts: " + e.textContent.slice(0, 30));
+	}
+	return wrong;
+})()`
 
 // zooms looks at one round of an auction, and at all places of its leaderboard.
 func (s *scene) zooms(b *browser) {
 	s.t.Helper()
-	auction := s.newAuction("Two rounds", "1s")
+	auction := s.newAuction("Two rounds", "3s")
 	s.call("POST", "/v1/auctions/"+auction+"/start", nil)
 	s.eventually("the second round", func() bool {
 		n, _ := s.call("GET", "/v1/auctions/"+auction, nil)["current_round"].(float64)
@@ -59,27 +80,74 @@ func (s *scene) zooms(b *browser) {
 		s.account(fmt.Sprintf("bidder-%d", i), 1_000_000)
 		s.call("POST", "/v1/auctions/"+auction+"/bids", obj{"account": fmt.Sprintf("bidder-%d", i), "amount": 1000 + 100*i})
 	}
-	b.look(390, "light")
-	b.visit("/console/auctions/" + auction)
-	// The clock and the chart come before everything else, at every width.
-	b.await("the order", `document.querySelector("main section .clock") !== null && document.querySelector("main section").querySelector("canvas") !== null`)
 	rows := func(n int) string {
 		return fmt.Sprintf(`document.querySelectorAll(".leaders tbody tr").length === %d`, n)
 	}
-	b.await("ten places", rows(10))
+	pressed := func(name string) string {
+		return fmt.Sprintf(`document.querySelector(".pick [aria-pressed=true]")?.textContent === %q`, name)
+	}
+	const span = `document.querySelector(".plot[aria-label^='Bids over time, ']")?.getAttribute("aria-label").match(/, (.*) to (.*?)\./).slice(1).join(" to ")`
+	for _, look := range viewports() {
+		b.look(look.width, look.scheme)
+		b.visit("/console/auctions/" + auction)
+		b.await("ten places", rows(10))
+		b.await("both charts", `[...document.querySelectorAll("main .plot canvas")].filter((e) => e.checkVisibility()).length === 2`)
+		var wrong []string
+		if b.eval(clockFirst, &wrong); len(wrong) > 0 {
+			s.t.Errorf("at %d %s: %v", look.width, look.scheme, wrong)
+		}
+		b.await("all rounds", pressed("All")+` && `+span+` !== undefined`)
+		var all string
+		b.eval(span, &all)
+		b.click(".pick", "Round 2")
+		b.await("the second round, on an axis of its own", fmt.Sprintf(`%s && %s !== %q && location.search === "?round=2"`, pressed("Round 2"), span, all))
+		b.properly(fmt.Sprintf("charts-zoomed-%d-%s", look.width, look.scheme))
+		b.click(".pick", "All")
+		b.await("all rounds again", fmt.Sprintf(`%s && %s === %q && location.search === ""`, pressed("All"), span, all))
+	}
+	// What is shown is in the address: it is the same after a reload, and on the browser's way back.
 	b.click("main", "Show all")
-	b.await("all places", rows(bidders))
-	b.click("main", "Show the first 10")
-	b.await("ten places again", rows(10))
-	pressed := `document.querySelector(".pick [aria-pressed=true]")?.textContent === %q`
-	b.await("all rounds", fmt.Sprintf(pressed, "All"))
+	b.await("all places", rows(bidders)+` && location.search === "?places=all"`)
 	b.click(".pick", "Round 2")
-	b.await("the second round", fmt.Sprintf(pressed, "Round 2"))
-	b.properly("charts-zoomed")
+	b.await("the second round", pressed("Round 2")+` && location.search === "?places=all&round=2"`)
+	b.run("reload", chromedp.Reload())
+	b.await("the same", pressed("Round 2")+" && "+rows(bidders))
+	b.eval("history.back()", nil)
+	b.await("all rounds", pressed("All")+" && "+rows(bidders))
+	b.click("main", "Show the first 10")
+	b.await("ten places again", rows(10)+` && location.search === ""`)
 	// One more bid is counted, and the rate of bids with it.
 	s.call("POST", "/v1/auctions/"+auction+"/bids", obj{"account": "bidder-0", "amount": 5000})
 	b.await("the bid", fmt.Sprintf(`[...document.querySelectorAll(".now .figure")].some((e) => e.textContent === "%d")`, bidders+1))
 	b.await("the rate", `/^0\.\d$/.test([...document.querySelectorAll(".now .figure")].at(-1).textContent)`)
+}
+
+// measures has the overview show the latency, the throughput, the refusals and the waits for locks that it is given. The last values are
+// written, so it goes on until a sample has them.
+func (s *scene) measures(b *browser) {
+	s.t.Helper()
+	b.look(1440, "light")
+	b.visit("/console/")
+	s.account("poor", 0)
+	legend := func(title, line string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll(".hour")].find((e) => e.querySelector("h3").textContent === %q)
+			?.querySelectorAll(".plot-legend span").values().some((e) => e.textContent.startsWith(%q) && /^[1-9]|^0\.\d*[1-9]/.test(e.querySelector("b")?.textContent ?? ""))`, title, line)
+	}
+	lines := legend("Throughput, a second", "requests") + " && " + legend("Throughput, a second", "commands") +
+		" && " + legend("Latency", "requests p50") + " && " + legend("Latency", "requests p99") + " && " + legend("Latency", "commits p99") +
+		" && " + legend("Refusals a minute, by reason", "insufficient funds") +
+		" && " + legend("Time that requests for locks took", "p50") + " && " + legend("Time that requests for locks took", "p99")
+	testwait.Eventually(s.t, 2*time.Minute, "the last values", func() bool {
+		if _, status := s.try("POST", "/v1/transfers", obj{"from": "poor", "to": "shop", "amount": 1}); status != http.StatusPaymentRequired {
+			s.t.Errorf("a transfer without money: %d", status)
+		}
+		lock := s.id("POST", "/v1/locks", obj{"keys": []string{"measured"}, "owner": "gauge", "ttl": "1m"})
+		s.call(http.MethodDelete, "/v1/locks/"+lock, nil)
+		var shown bool
+		b.eval("Boolean("+lines+")", &shown)
+		return shown
+	})
+	b.shoot("charts-measured")
 }
 
 // redraws makes multi-draws again in the browser, and finds what is wrong with the proof of another.

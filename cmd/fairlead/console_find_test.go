@@ -48,6 +48,7 @@ func (s *scene) explainsWhatIsEmpty(b *browser) {
 	s.t.Helper()
 	for name, has := range map[string]string{
 		"campaigns": "New campaign", "auctions": "New auction", "publications": "New publication", "targets": "New target", "multidraws": "curl", "automations": "curl", "transfers": "curl",
+		"accounts": "New account", "sagas": "There is none yet", "locks": "Nothing is held",
 	} {
 		b.visit("/console/" + name)
 		b.await("the explanation of "+name, fmt.Sprintf(`document.querySelector(".explained")?.textContent.includes("curl http") && document.querySelector(".explained").textContent.includes(%q)`, has))

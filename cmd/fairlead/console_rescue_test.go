@@ -38,6 +38,7 @@ func TestConsoleRescues(t *testing.T) {
 		{"draw", s.rescuesDraw},
 		{"multi-draw", s.rescuesMultidraw},
 		{"sagas", s.rescuesSagas},
+		{"sagas together", s.rescuesSagasTogether},
 		{"a retry that fails", s.reportsRetry},
 		{"in doubt", s.rescuesDoubt},
 		{"automation", s.rescuesAutomation},
@@ -214,6 +215,28 @@ func (s *scene) rescuesSagas(b *browser) {
 			b.await("the result", `[...document.querySelectorAll(".note.good")].some((e) => e.textContent === "Retried: it is completed.")`)
 		}
 		s.acted(b, "/v1/sagas/"+id, c.status, c.action)
+	}
+}
+
+// rescuesSagasTogether retries all that are stuck.
+func (s *scene) rescuesSagasTogether(b *browser) {
+	s.t.Helper()
+	ids := []string{s.newStuckSaga("saga"), s.newStuckSaga("saga")}
+	b.visit("/console/sagas?stuck=stuck")
+	b.await("both are listed", `document.querySelectorAll("table")[0]?.tBodies[0].rows.length === 2`)
+	b.eval(`document.querySelector("thead .chooses").click()`, nil)
+	b.await("both are chosen", `document.querySelector(".chosen").textContent.includes("2 chosen")`)
+	b.everywhere("sagas-chosen")
+	b.click(".chosen", "Retry 2")
+	b.await("the dialog", `document.querySelector("dialog[open] button[type=submit]")?.textContent === "Retry 2 sagas"`)
+	b.eval(`document.querySelector("dialog[open] button[type=submit]").click()`, nil)
+	b.await("both are retried", `document.querySelector("dialog [role=status]").textContent.startsWith("2 done")`)
+	b.click("dialog", "Close")
+	for _, id := range ids {
+		s.acted(b, "/v1/sagas/"+id, "completed", "saga.retry")
+		if actions := s.audited(id); !slices.Equal(actions, []string{"saga.retry"}) {
+			s.t.Errorf("the audit log has %v", actions)
+		}
 	}
 }
 

@@ -194,13 +194,29 @@ func (s *scene) signsIn(b *browser) {
 	b.expect()
 }
 
-// confirm presses an action's button and, in the dialog, the same again.
+// confirm presses an action's button and, in the dialog, the one that names the action.
 func (b *browser) confirm(within, label string) {
 	b.t.Helper()
 	b.click(within, label)
 	b.await("the dialog", `document.querySelector("dialog[open]") !== null`)
+	b.namesItsAction(label)
 	b.eval(`document.querySelector("dialog[open] button[type=submit]").click()`, nil)
 	b.await(label+" is done", `document.querySelector("dialog") === null`)
+}
+
+// namesItsAction wants a dialog's two ways out in words of their own: what is done, and what stays as it is.
+func (b *browser) namesItsAction(label string) {
+	b.t.Helper()
+	var ways []string
+	b.eval(`[...document.querySelectorAll("dialog[open] .actions button")].map((e) => e.textContent.trim())`, &ways)
+	if len(ways) != 2 || ways[0] == ways[1] {
+		b.t.Fatalf("the dialog of %s offers %q", label, ways)
+	}
+	for _, way := range ways {
+		if !strings.Contains(way, " ") || strings.Contains(way, "Leave it as it is") || strings.Contains(way, "undefined") {
+			b.t.Errorf("the dialog of %s offers %q", label, ways)
+		}
+	}
 }
 
 // acts does everything that can be done, once for each screen, and looks for its row in the audit log.

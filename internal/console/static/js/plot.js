@@ -53,6 +53,14 @@ export function plot({ label, series, spell, x, height = 200, from, marks, zoome
   let columns = null;
   let shown = null; // the part that is zoomed to
   let u = null;
+  let described = "";
+  // named says what is shown, and of which time, for those who don't see it.
+  const named = () => {
+    const { min, max } = u?.scales.x ?? {};
+    const spelt = x ?? ((v) => spellTime(max - min < 86_400 ? second : { ...day, ...minute }, v * 1000));
+    const range = Number.isFinite(min) && Number.isFinite(max) ? `, ${spelt(min)} to ${spelt(max)}` : "";
+    place.setAttribute("aria-label", `${label}${range}${described && `. ${described}`}`);
+  };
   const wide = () => Math.max(200, Math.floor(place.clientWidth) || 640);
 
   const axis = (more) => ({
@@ -100,6 +108,7 @@ export function plot({ label, series, spell, x, height = 200, from, marks, zoome
         self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
         zoomed?.([self.posToVal(left, "x"), self.posToVal(left + w, "x")]);
       }],
+      setScale: [(self, key) => { if (key === "x" && u) named(); }],
       draw: [(self) => {
         if (!marks) return;
         const g = self.ctx;
@@ -144,7 +153,8 @@ export function plot({ label, series, spell, x, height = 200, from, marks, zoome
     set(next, { empty = "Nothing yet.", describe } = {}) {
       columns = next;
       none.textContent = empty;
-      if (describe) place.setAttribute("aria-label", `${label}. ${describe}`);
+      described = describe ?? "";
+      named();
       draw();
     },
     zoom(next) {

@@ -167,7 +167,7 @@ export function typed(n, button) {
 // confirm asks before something is done, does it, and tells what became of it. The request has one key for as long as the dialog
 // is open: sending it again after an answer that never came cannot do it twice.
 // keep names the way out, verb the action. affects is how many things it changes: the number has to be typed when it is large.
-export function confirm({ title, explain, verb, keep = "Leave it as it is", danger = false, method = "POST", path, body, fields = [], affects = 0, audit, said, done }) {
+export function confirm({ title, explain, verb, keep, danger = false, method = "POST", path, body, fields = [], affects = 0, audit, said, done }) {
   const key = newKey();
   const trouble = h("div");
   const go = h("button", { type: "submit", class: danger ? "danger solid" : "primary" }, verb);
@@ -204,7 +204,7 @@ export function confirm({ title, explain, verb, keep = "Leave it as it is", dang
 
 // action is a button that asks first. The options may be a function, which reads what the dialog tells when it is opened.
 export function action(label, options, { danger = options.danger } = {}) {
-  return button(label, async () => confirm({ verb: label, danger, ...(typeof options === "function" ? await options() : options) }), danger && "danger");
+  return button(label, async () => confirm({ danger, ...(typeof options === "function" ? await options() : options) }), danger && "danger");
 }
 
 // button does what changes something; it is off for who may not.

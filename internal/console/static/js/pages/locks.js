@@ -4,6 +4,7 @@ import { refill } from "../refill.js";
 import { get } from "../api.js";
 import { action, card, every, head, table } from "../ui.js";
 import { count, when } from "../format.js";
+import { empty } from "../empty.js";
 import { age, left } from "../ages.js";
 import { waits } from "../waits.js";
 import { hour } from "../hour.js";
@@ -15,13 +16,16 @@ export default async function locks(ctx) {
   const deadlocks = h("div");
   const filter = h("input", { name: "q", type: "search", placeholder: "owner or key", value: ctx.query.get("q") ?? "", autocomplete: "off", spellcheck: "false" });
   let snapshot = { holders: [], waiters: [], edges: [] };
+  const nothing = (q) => (q ? h("p", { class: "empty" }, "No lock is like that.") : empty({
+    says: "A lock keeps its keys for its owner until it is released, or not renewed in time. Nothing is held.", curl: ["/v1/locks", { keys: ["invoice-7"], owner: "worker-1", ttl: "30s" }],
+  }));
   const draw = () => {
     const q = filter.value.trim();
     const fits = (owner, keys) => q === "" || owner.includes(q) || keys.some((k) => k.includes(q));
     const held = snapshot.holders.filter((x) => fits(x.owner, Object.keys(x.tokens)));
     const waits = snapshot.waiters.filter((x) => fits(x.owner, x.keys));
     const most = 200;
-    refill(holders, held.length === 0 ? h("p", { class: "empty" }, "Nothing is held.") : table([
+    refill(holders, held.length === 0 ? nothing(q) : table([
       { name: "Owner", lead: true, cell: (x) => x.owner },
       { name: "Keys and tokens", cell: (x) => h("div", { class: "lines" }, Object.entries(x.tokens).map(([key, token]) => h("span", {}, h("code", {}, key), " ", h("span", { class: "soft nowrap" }, `token ${count(token)}`)))) },
       { name: "Held for", num: true, cell: (x) => age(x.granted_at) },

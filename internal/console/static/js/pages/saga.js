@@ -20,12 +20,13 @@ export default async function saga(ctx) {
   const m = s.transfer;
   const title = m ? `${money(m.amount, m.currency)} from ${m.from.account} to ${m.to.account}` : s.name;
   ctx.title(title);
+  const what = m ? `the transfer of ${money(m.amount, m.currency)}` : s.name;
   const audit = { object: s.id };
   const actions = [];
   if (s.status === "pending") {
-    actions.push(action("Retry", { title: `Retry ${s.name}`, explain: "It is tried now, and not when its pause is over. Steps that are done stay done. This page tells the result.", path: `${base}/retry`, audit, said: "The retry is asked for.", done: () => report(ctx, base, s) }));
+    actions.push(action("Retry", { title: `Retry ${s.name}`, verb: `Retry ${what} now`, keep: "Leave it to its pause", explain: "It is tried now, and not when its pause is over. Steps that are done stay done. This page tells the result.", path: `${base}/retry`, audit, said: "The retry is asked for.", done: () => report(ctx, base, s) }));
     // What is decided to commit is only carried out.
-    if (!s.in_doubt) actions.push(action("Compensate", { title: `Compensate ${s.name}`, keep: "Let it go on", explain: plan(s), danger: true, path: `${base}/compensate`, audit, done: ctx.reload }));
+    if (!s.in_doubt) actions.push(action("Compensate", { title: `Compensate ${s.name}`, verb: `Compensate ${what}`, keep: "Let it go on", explain: plan(s), danger: true, path: `${base}/compensate`, audit, done: ctx.reload }));
   }
   const said = reports.get(s.id);
   fill(ctx.root, head(title, { crumb: ["Sagas", "/console/sagas"], badges: [badge(s.status), s.stuck && badge("stuck", "bad"), s.in_doubt && badge("in doubt", "warn"), s.cancelled && badge("given up", "warn")].filter(Boolean), actions }),

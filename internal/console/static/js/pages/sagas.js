@@ -4,7 +4,7 @@ import { refill } from "../refill.js";
 import { get, query } from "../api.js";
 import { card, every, head, list, table } from "../ui.js";
 import { readable } from "../errors.js";
-import { badge, money, span, when } from "../format.js";
+import { badge, count, money, span, when } from "../format.js";
 
 export default async function sagas(ctx) {
   const doubts = h("div");
@@ -13,6 +13,14 @@ export default async function sagas(ctx) {
       caption: "Sagas", none: "No saga is like that.",
       path: (f) => `/v1/admin/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
       filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"] }, { name: "name", label: "Kind", placeholder: "cross-transfer" }, { name: "stuck", label: "Getting on", options: ["stuck"] }],
+      empty: {
+        says: "A saga is an operation of several steps, such as a transfer to an account of another ledger. There is none yet.",
+        curl: ["/v1/cross-transfers", { from: { ledger: "local", account: "alice" }, to: { ledger: "local", account: "bob" }, amount: 250, mode: "saga" }],
+      },
+      select: {
+        label: (s) => `${s.name} …${s.id.slice(-6)}`,
+        actions: [{ label: "Retry", can: (s) => s.status === "pending", title: (n) => `Retry ${count(n)} saga${n === 1 ? "" : "s"}`, keep: "Leave them to their pauses", explain: "Each is tried now, and not when its pause is over. Steps that are done stay done.", path: (s) => `/v1/sagas/${s.id}/retry` }],
+      },
       columns: [
         { name: "Saga", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, s.name, " ", h("span", { class: "mono small" }, `…${s.id.slice(-6)}`)) },
         { name: "Status", cell: (s) => h("span", {}, badge(s.status), s.stuck && [" ", badge("stuck", "bad")], s.in_doubt && [" ", badge("in doubt", "warn")]) },
