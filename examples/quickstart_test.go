@@ -42,6 +42,28 @@ type block struct {
 	text     string
 }
 
+// isPart reports whether a block of Go is the inside of a function, which is compiled and not run.
+func (b block) isPart() bool { return b.language == "go" && !strings.HasPrefix(b.text, "package ") }
+
+// around is the program that a part of one is compiled in. The part makes an account.
+const around = `package main
+
+import (
+	"context"
+
+	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/client"
+)
+
+func part(ctx context.Context, url string) error {
+	%s
+	_ = account
+	return err
+}
+
+func main() { _ = part(context.Background(), "") }
+`
+
 // pages lists what is run.
 func pages() ([]string, error) {
 	found, err := filepath.Glob(quickstarts + "/*.md")
@@ -94,9 +116,12 @@ func pagePrograms(dir string) (overlay string, programs []string, err error) {
 			if b.language != "go" {
 				continue
 			}
-			name := programOf(page)
+			name, text := programOf(page), b.text
+			if b.isPart() {
+				name, text = fmt.Sprintf("%s-%d", name, b.line), fmt.Sprintf(around, b.text)
+			}
 			source := filepath.Join(dir, name+".go")
-			if err := os.WriteFile(source, []byte(b.text), 0o600); err != nil {
+			if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 				return "", nil, err
 			}
 			replace[filepath.Join(here, name, "main.go")] = source
@@ -112,7 +137,7 @@ func pagePrograms(dir string) (overlay string, programs []string, err error) {
 }
 
 // TestQuickStarts runs what the pages tell their readers to, and compares what comes with what they show. Blocks in sh are
-// run one after the other, in one shell a page, and blocks in go are built and run; what follows as json or text is the end
+// run one after the other, in one shell a page, and blocks in go are built and run, those that are the inside of a function only built; what follows as json or text is the end
 // of their output. Blocks in shell start servers, which the tests do themselves; blocks in js are run by the test of the console, in a browser.
 func TestQuickStarts(t *testing.T) {
 	t.Parallel()
@@ -165,6 +190,9 @@ func runPage(t *testing.T, page, functions string) {
 		case "sh":
 			got, err = os.ReadFile(filepath.Join(dir, output(i)))
 		case "go":
+			if b.isPart() {
+				continue
+			}
 			got, err = program(testwait.Context(t, patience), programOf(page)).CombinedOutput()
 		case "json", "text":
 			err = compare(b, string(got))

@@ -136,10 +136,10 @@ var operations = map[string]told{
 	"GET /v1/admin/names":                      tell("Tells what ids are of: the kind, name and status of each."),
 
 	"GET /p/campaigns/{id}":                      tell("A page for everybody: the sale's progress and, later, the winners with all that is needed to check them. It shows aliases, no names. Served with `--public-pages`.", "not_found"),
-	"GET /p/campaigns/{id}/state":                tell("What the page shows, as JSON. The page asks again after each event."),
+	"GET /p/campaigns/{id}/state":                tell("What the page shows, as JSON. The page asks each second, and each 15 s once nothing changes any more."),
 	"GET /p/campaigns/{id}/positions/{position}": tell("Proves that a position was in the sealed set, with the alias of its buyer.", "not_drawn"),
 	"GET /p/auctions/{id}":                       tell("A page for everybody: the leaderboard and a countdown. It shows aliases, no names. Served with `--public-pages`.", "not_found"),
-	"GET /p/auctions/{id}/state":                 tell("What the page shows, as JSON. The page asks again after each event."),
+	"GET /p/auctions/{id}/state":                 tell("What the page shows, as JSON. The page asks each second, and each 15 s once nothing changes any more."),
 	"GET /healthz":                               tell("Answers as long as the process runs, whatever the database does. Restart a process that doesn't answer."),
 	"GET /readyz":                                tell("Answers 200 when a small write was committed within 2 s, else 503 with a reason. Send requests to servers that are ready."),
 	"GET /metrics":                               tell("Everything that Prometheus needs. docs/operations/metrics.md lists the names."),

@@ -52,7 +52,7 @@ func (g gallery) check(t *testing.T, made int) {
 	}
 }
 
-// claimTimes is the time within which 99 of 100 claims of all servers were made, rounded up to a bucket of their histogram.
+// claimTimes is the p99 of the claims of all servers, rounded up to a bucket of their histogram.
 func claimTimes(t *testing.T, servers []*sim.Server) time.Duration {
 	t.Helper()
 	var (

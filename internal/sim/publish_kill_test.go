@@ -325,5 +325,5 @@ func TestAllDueAtOnce(t *testing.T) {
 		t.Errorf("the last one was published %v late", late)
 	}
 	claims := claimTimes(t, servers)
-	t.Logf("%d publications, %d servers, the last one %v late, 99 of 100 claims within %v", n, len(servers), late, claims)
+	t.Logf("%d publications, %d servers, the last one %v late, p99 of claims %v", n, len(servers), late, claims)
 }

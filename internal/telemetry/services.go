@@ -79,7 +79,7 @@ func NewPublications[Result, Outcome ~string](r prometheus.Registerer) *Publicat
 	firings := m.counters("firings_total", "Automations fired, by outcome.", "outcome")
 	p := &Publications[Result, Outcome]{
 		claimed: m.counter("claims_total", "Publications claimed."),
-		// As elsewhere, and finer where it should be: 99 of 100 within 20 ms.
+		// As elsewhere, and finer where it should be: a p99 of 20 ms.
 		claim: m.histogram("claim_duration_seconds", "Time of a transaction that claimed something.",
 			[]float64{.0005, .001, .0025, .005, .0075, .01, .015, .02, .03, .05, .1, .25, .5, 1, 2.5, 5, 10}),
 		late:     m.histogram("late_seconds", "How long publications had been due when they were claimed.", late),
