@@ -71,6 +71,7 @@ type Server struct {
 	locks       *postgres.Locks
 	lockMetrics *lockprom.Metrics
 	storedKeys  func(n int64) // for metrics
+	snapshots   func(seconds float64, transactions int64)
 	registry    *prometheus.Registry
 	recent      *recent.Hour     // what was measured lately
 	traces      *tracing.Tracing // nil when they are off
@@ -132,6 +133,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	}
 	telemetry.ObservePools(registry, s.db.Pools)
 	s.storedKeys = telemetry.NewKeys(registry)
+	s.snapshots = telemetry.NewSnapshots(registry)
 	s.onClose(s.db.Shutdown)
 	if err := s.prepare(ctx, s.db, s.url); err != nil {
 		return err

@@ -22,6 +22,8 @@ const (
 	lockSweep  = 10 * time.Second
 	doubtSweep = 10 * time.Second
 	keySample  = 10 * time.Second // it costs no look at the keys themselves
+	// snapshotSample is how often old snapshots are looked for: a query of PostgreSQL's lists of sessions.
+	snapshotSample = 10 * time.Second
 )
 
 // work starts what runs beside the requests.
@@ -46,6 +48,7 @@ func (s *Server) work() {
 		{"sagas", sagaSweep, s.sweepSagas},
 		{"what is in doubt", doubtSweep, s.sampleDoubts},
 		{"stored keys", keySample, s.sampleKeys},
+		{"old snapshots", snapshotSample, s.sampleSnapshots},
 		{"measurements", recent.Every, s.sampleMeasurements},
 	} {
 		s.background.Go(func() { s.sweep(s.working, sweeper.name, sweeper.every, sweeper.sweep) })
@@ -109,6 +112,21 @@ func (s *Server) sampleKeys(ctx context.Context) (int, error) {
 		s.storedKeys(n)
 	}
 	return 0, err
+}
+
+// sampleSnapshots sets the gauges of the oldest snapshot.
+func (s *Server) sampleSnapshots(ctx context.Context) (int, error) {
+	holders, err := s.db.SnapshotHolders(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var seconds float64
+	var transactions int64
+	for i := range holders {
+		seconds, transactions = max(seconds, holders[i].Seconds), max(transactions, holders[i].Transactions)
+	}
+	s.snapshots(seconds, transactions)
+	return 0, nil
 }
 
 // sampleMeasurements keeps what was measured since the last call.

@@ -174,8 +174,12 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	if err != nil {
 		d.find("blocked", true, remedyFor(operator.UnreadyDatabase), "the sessions that block others can't be read: %v", err)
 	}
-	d.look(append(postgres.Checks, "blocked")...)
-	for _, f := range append(findings, blocked...) {
+	snapshots, err := db.OldSnapshots(ctx)
+	if err != nil {
+		d.find("snapshots", true, remedyFor(operator.UnreadyDatabase), "the sessions with old snapshots can't be read: %v", err)
+	}
+	d.look(append(postgres.Checks, "blocked", "snapshots")...)
+	for _, f := range slices.Concat(findings, blocked, snapshots) {
 		d.add(f)
 	}
 	if d.Settings, err = db.Settings(ctx); err != nil {

@@ -44,7 +44,7 @@ func TestAlerts(t *testing.T) {
 		"a stuck draw": "FairleadDrawStuck", "overselling": "FairleadOversold", "a duplicate draw": "FairleadDrawDuplicate",
 		"retries of draws": "FairleadDrawRetries", "retries": "FairleadTransactionRetries", "a lock held too long": "FairleadLockHeldTooLong", "a lock held for ever": "FairleadLockOldestHold",
 		"what is in doubt": "FairleadInDoubt", "stale claims": "FairleadClaimsStale", "no leader": "FairleadLeaderAbsent",
-		"a full queue": "FairleadQueueFull",
+		"a full queue": "FairleadQueueFull", "an old snapshot": "FairleadSnapshotOld",
 	} {
 		if !slices.Contains(names, name) {
 			t.Errorf("there is no rule about %s", what)

@@ -101,6 +101,7 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewHistory(r)
 	telemetry.NewCheckpoints(r)
 	telemetry.NewKeys(r)
+	telemetry.NewSnapshots(r)
 	telemetry.ObservePools(r, (&postgres.DB{}).Pools)
 	telemetry.ObserveLive(r, live.New(live.Options{}))
 	descriptions := make(chan *prometheus.Desc)

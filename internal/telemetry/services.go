@@ -260,6 +260,17 @@ func NewKeys(r prometheus.Registerer) (stored func(n int64)) {
 	return func(n int64) { g.Set(float64(n)) }
 }
 
+// NewSnapshots registers the metrics of what keeps dead row versions, and returns what sets them.
+func NewSnapshots(r prometheus.Registerer) (oldest func(seconds float64, transactions int64)) {
+	m := metricsOf(r, "fairlead_database_oldest_")
+	age := m.gauge("snapshot_seconds", "Age of the oldest transaction that keeps dead row versions, of sessions and prepared ones, at the last sample.")
+	behind := m.gauge("xmin_transactions", "Transactions begun since the oldest snapshot, those of replication slots and standbys included, at the last sample.")
+	return func(seconds float64, transactions int64) {
+		age.Set(seconds)
+		behind.Set(float64(transactions))
+	}
+}
+
 // NewSagas registers the sagas' metrics. All of them are there from the start.
 func NewSagas(r prometheus.Registerer) *Sagas {
 	metrics := metricsOf(r, "fairlead_saga_")

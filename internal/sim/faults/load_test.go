@@ -96,6 +96,25 @@ func TestRowsBlocked(t *testing.T) {
 	stop()
 }
 
+// TestSnapshotOld has a reader forget its repeatable-read transaction.
+func TestSnapshotOld(t *testing.T) {
+	database, _, s := scene(t)
+	s.breaks()
+	reader := connect(t, database)
+	for _, step := range []string{`SET application_name = 'somebody'`, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM accounts`} {
+		testwait.Must(t, testwait.Err(reader.Exec(t.Context(), step)))
+	}
+	s.fires("FairleadSnapshotOld")
+	section := sectionOf(t, "FairleadSnapshotOld")
+	out := s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pid`)
+	m := regexp.MustCompile(`(?m)^ *(\d+) \|.*somebody`).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("the runbook does not find the session: %s", out)
+	}
+	s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT pg_terminate_backend`, "PID", m[1])
+	s.ends("FairleadSnapshotOld", "pg_terminate_backend of the reader")
+}
+
 // TestCommitSlow has somebody else's job lock the table of accounts for two seconds, again and again.
 func TestCommitSlow(t *testing.T) {
 	database, server, s := scene(t)
