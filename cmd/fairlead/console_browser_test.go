@@ -36,6 +36,9 @@ type browser struct {
 	ctx  context.Context //nolint:containedctx // It is the tab.
 	home *url.URL
 
+	width  int64 // of the screen
+	scheme string
+
 	mu       sync.Mutex
 	troubles []string
 	received int64    // bytes over the network
@@ -194,6 +197,7 @@ func (b *browser) seen() string {
 // look emulates a screen and a colour scheme.
 func (b *browser) look(width int64, scheme string) {
 	b.t.Helper()
+	b.width, b.scheme = width, scheme
 	b.run("emulate", emulation.SetDeviceMetricsOverride(width, 900, 1, width < 600),
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}))
 }

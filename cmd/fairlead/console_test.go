@@ -111,20 +111,23 @@ func TestConsole(t *testing.T) {
 	s.fill()
 	s.queue()
 	s.signsIn(b)
+	links := map[string]string{} // where each is, by its address
 	for _, p := range s.pages() {
 		b.visit(p.path)
 		b.await(p.name+" has "+p.has, fmt.Sprintf("document.body.textContent.includes(%q)", p.has))
+		var found []string
+		b.eval(`[...document.querySelectorAll("a[href]")].map((e) => e.href)`, &found)
+		for _, link := range found {
+			links[link] = p.name
+		}
 		// A page follows the screen that it is shown on, so that it need not be loaded for each.
 		for _, look := range viewports() {
 			b.look(look.width, look.scheme)
 			b.properly(fmt.Sprintf("%s-%d-%s", p.name, look.width, look.scheme))
 		}
 	}
-	rounds := 2 // A wide light screen, and a narrow dark one.
-	if os.Getenv(agreeVariable) != "" {
-		rounds = len(viewports())
-	}
-	for i, look := range viewports()[:rounds] {
+	b.follows(links)
+	for i, look := range viewports() {
 		b.look(look.width, look.scheme)
 		s.acts(b, i)
 		b.quiet(fmt.Sprintf("actions at %d %s", look.width, look.scheme))
