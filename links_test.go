@@ -156,3 +156,53 @@ func TestDeadLinks(t *testing.T) {
 		}
 	}
 }
+
+var (
+	sidebarSection = regexp.MustCompile(`(?s)section\('[^']*', '([^']*)', \[(.*?)\]\)`)
+	sidebarItem    = regexp.MustCompile(`\['[^']*', '([^']*)'\]`)
+	sidebarLink    = regexp.MustCompile(`link: '(/[^']*)'`)
+	goPage         = regexp.MustCompile(`\bdocs/[a-z][\w/-]*\.md\b`)
+)
+
+// sidebarLinks are the links of the site's navigation, as files of the repository.
+func sidebarLinks(config string) (files []string) {
+	add := func(link string) {
+		link = strings.TrimPrefix(link, "/")
+		if link == "" || strings.HasSuffix(link, "/") {
+			link += "README"
+		}
+		files = append(files, link+".md")
+	}
+	for _, m := range sidebarLink.FindAllStringSubmatch(config, -1) {
+		add(m[1])
+	}
+	for _, section := range sidebarSection.FindAllStringSubmatch(config, -1) {
+		for _, item := range sidebarItem.FindAllStringSubmatch(section[2], -1) {
+			add(section[1] + item[1])
+		}
+	}
+	return files
+}
+
+// TestSidebarLinks follows the site's navigation, and the pages that Go code names in messages and comments.
+func TestSidebarLinks(t *testing.T) {
+	t.Parallel()
+	config, err := os.ReadFile("site/.vitepress/config.mjs")
+	testwait.Must(t, err)
+	linksTo := map[string][]string{"site/.vitepress/config.mjs": sidebarLinks(string(config))}
+	if n := len(linksTo["site/.vitepress/config.mjs"]); n < 40 {
+		t.Errorf("the sidebar's pattern finds %d links", n)
+	}
+	for file, text := range readTree(t) {
+		if path.Ext(file) == ".go" && file != "links_test.go" {
+			linksTo[file] = goPage.FindAllString(text, -1)
+		}
+	}
+	for from, pages := range linksTo {
+		for _, page := range pages {
+			if _, err := os.Stat(filepath.FromSlash(page)); err != nil {
+				t.Errorf("%s: there is no %s", from, page)
+			}
+		}
+	}
+}
