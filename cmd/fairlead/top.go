@@ -69,7 +69,7 @@ func newTop() *cobra.Command {
 			"The figures are those of the interval that has just ended, and of the one server that --url names; what waits and who\n" +
 			"holds locks is of the whole system. Quantiles are read from histograms, and are as exact as their buckets are narrow. It\n" +
 			"costs the server three requests an interval, which are among those that are shown.\n\n" +
-			"It needs an admin key in " + keyVariable + ". While the server is away, top says so and goes on trying.",
+			"It needs an admin or a reader key in " + keyVariable + ". While the server is away, top says so and goes on trying.",
 		Example: "  fairlead top                                # the server that was started in this directory\n" +
 			"  fairlead top --url https://fairlead.example --interval 5s | tee load.log\n" +
 			"  fairlead top --json | jq .latency_seconds.p99",
@@ -124,7 +124,7 @@ func (w *topWatch) look(ctx context.Context) (*topFrame, error) {
 	if err = errors.Join(err, metrics.Body.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", w.t.url, err)
 	}
-	// What waits in all servers, which only administrators may know.
+	// What waits in all servers, which only admin and reader keys may know.
 	overview, err := client.Call[struct {
 		Version string     `json:"version"`
 		Backlog topBacklog `json:"backlog"`
@@ -158,7 +158,7 @@ func (w *topWatch) explain(err error) error {
 	case code == "unauthorized":
 		return fmt.Errorf("the server at %s does not know the key in %s", w.t.url, keyVariable)
 	case code == "forbidden":
-		return fmt.Errorf("the key in %s is not an admin key, which top needs", keyVariable)
+		return fmt.Errorf("the key in %s is neither an admin nor a reader key: top needs one of those", keyVariable)
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func TestTop(t *testing.T) {
 	// Another kind of key, one that is none, none at all, and another server.
 	for _, c := range []struct{ key, url, says string }{
 		{"wrong" + s.key, s.url, "does not know the key in " + keyVariable},
-		{s.serviceKey(), s.url, "is not an admin key"},
+		{s.serviceKey(), s.url, "is neither an admin nor a reader key"},
 		{"", s.url, "needs an API key in " + keyVariable},
 		{s.key, "http://127.0.0.1:1", "no server answers at http://127.0.0.1:1"},
 		{s.key, "nonsense", "--url must be"},
@@ -175,7 +175,7 @@ func TestTopDisplay(t *testing.T) {
 	var out bytes.Buffer
 	d := &topDisplay{s: &screen.Screen{Out: &out, TTY: true, Colour: true}, url: "http://house", interval: time.Second}
 	f := &topFrame{Version: "v9", Locks: []lockView{{Key: "dock\x1b[2J\u202e", Owner: strings.Repeat("ö", 30), Waiters: 2, HeldSeconds: 3700, WaitSeconds: 61}}}
-	f.Requests, f.Failures, f.Restarted, f.Waiting = 1234567, 2.5, true, 2
+	f.Requests, f.Failures, f.Restarted, f.Waiting, f.Backlog.SagasStuck = 1234567, 2.5, true, 2, 3
 	f.Lanes = []top.LaneView{{Service: "ledger", Commands: 812, Refused: 1}}
 	d.open(strings.NewReader(""), func() { t.Error("no key was pressed") })
 	if err := errors.Join(d.show(f), d.lost(errors.New("no server answers "+strings.Repeat("x", 80)))); err != nil {
@@ -183,7 +183,7 @@ func TestTopDisplay(t *testing.T) {
 	}
 	d.close()
 	got := out.String()
-	for _, want := range []string{"1,234,567", "2.5/s failed", "started anew", "dock·[2J·", strings.Repeat("ö", 19) + "…", "1h 1m", "1m 1s", "no server answers", "what was seen last", "(q quits)"} {
+	for _, want := range []string{"1,234,567", "2.5/s failed", "started anew", "dock·[2J·", strings.Repeat("ö", 19) + "…", "1h 1m", "1m 1s", "no server answers", "what was seen last", "(q quits)", d.s.Paint(screen.Red, "3 stuck")} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %q", want, got)
 		}
