@@ -131,26 +131,26 @@ func (b *bidding) account() (int, bool) {
 	return account, true
 }
 
-// source makes the bids that follow, each with a key of its own, until the accounts' money could run out.
-func (b *bidding) source(key string) func() []byte {
+// bids are those that follow, until the accounts' money could run out.
+func (b *bidding) bids() bodies {
+	const before, between = `{"account":"acc-`, `","amount":`
 	body := fmt.Sprintf(`{"account":%q,"amount":%d}`, accountID(0), firstAmount)
-	template := load.NewTemplate(b.path+"/bids", key, body)
-	accountAt := template.BodyOffset(body) + len(`{"account":"acc-`)
 	digits := len(accountID(0)) - len("acc-")
-	amountAt := accountAt + digits + len(`","amount":`)
-	amountEnd := amountAt + len("10000000")
-	return func() []byte {
+	amountAt := len(before) + digits + len(between)
+	return bodies{b.path + "/bids", body, func(body []byte) bool {
 		account, ok := b.account()
 		if !ok || b.sent == lastAmount-firstAmount {
-			return nil
+			return false
 		}
-		request := template.Next()
-		load.PutDecimal(request[accountAt:accountAt+digits], account)
-		load.PutDecimal(request[amountAt:amountEnd], firstAmount+b.sent)
+		load.PutDecimal(body[len(before):len(before)+digits], account)
+		load.PutDecimal(body[amountAt:len(body)-len("}")], firstAmount+b.sent)
 		b.sent++
-		return request
-	}
+		return true
+	}}
 }
+
+// source makes the bids that follow, each in a request and with a key of its own.
+func (b *bidding) source(key string) func() []byte { return b.bids().requests(key) }
 
 // check counts accepted bids and refusals; an answer that is neither ends the run.
 func (b *bidding) check(status int, body []byte) error {

@@ -111,13 +111,13 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 			return err
 		}
 	}
-	if o.only == onlyDraws || o.only == onlyMixes {
+	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlySnapshot {
 		return nil
 	}
 	if o.beforeBinary != "" {
 		return h.startProduct(ctx, productBefore, serverURL, key, o.beforeBinary)
 	}
-	if o.wants(onlyBids) {
+	if o.wants(onlyBids) || o.wants(onlyBatches) {
 		var err error
 		if h.redis, err = redisserver.Start(ctx, h.dir); err != nil {
 			return fmt.Errorf("%w (--only %s and --only %s do without)", err, onlyRace, onlyTransfers)
@@ -134,6 +134,9 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 	pools := []string{"--transfer-pool=" + strconv.Itoa(o.transferPool), "--bid-pool=" + strconv.Itoa(o.bidPool)}
 	if err := h.startOnPostgres(ctx, peer, serverURL, key, o.peerBinary, pools...); err != nil {
 		return err
+	}
+	if o.only == onlyBatches {
+		return nil
 	}
 	return h.startOnPostgres(ctx, peerPipelined, serverURL, key, o.peerBinary, append(pools, "--pipelined")...)
 }

@@ -60,6 +60,9 @@ type options struct {
 	freshLater     time.Duration
 	freshPairs     int
 	freshLoads     string
+	batchPairs     int
+	snapshotPairs  int
+	snapshotAfter  time.Duration
 	sagaPairs      int
 	sagaWarmup     time.Duration
 	sagaMeasure    time.Duration
@@ -128,10 +131,13 @@ func parseOptions(args []string) (*options, error) {
 	f.StringVar(&o.freshLoads, "fresh-loads", "", "only the loads on fresh databases whose names match this regular expression")
 	f.DurationVar(&o.freshWindow, "fresh-window", 10*time.Second, "measured beginning, and end, of a turn on a fresh database")
 	f.DurationVar(&o.freshLater, "fresh-later", time.Minute, "when the measured end of a turn on a fresh database begins")
+	f.IntVar(&o.batchPairs, "batch-pairs", 3, "turns of each way to send commands in batches")
+	f.IntVar(&o.snapshotPairs, "snapshot-pairs", 1, "turns with and without a long snapshot")
+	f.DurationVar(&o.snapshotAfter, "snapshot-after", 3*time.Minute, "load under a long snapshot before what is measured")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, mixes, fresh, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, mixes, fresh, snapshot, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -147,6 +153,7 @@ func parseOptions(args []string) (*options, error) {
 		o.drawPairs, o.drawCount, o.drawMeasure = 1, 200_000, 200*time.Millisecond
 		o.mixPairs, o.mixWarmup, o.mixMeasure = 1, 500*time.Millisecond, 2*time.Second
 		o.freshWindow, o.freshLater = 3*time.Second, 8*time.Second
+		o.batchPairs, o.snapshotAfter = 1, 10*time.Second
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -160,8 +167,8 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("at least one pair of each is needed")
 	case o.drawPairs < 1 || o.drawCount < 1 || o.drawCount > 1_000_000:
 		return nil, errors.New("--draw-pairs and --draw-count must be positive, and the latter at most 1000000")
-	case o.sagaPairs < 1 || o.mixPairs < 1 || o.freshPairs < 1:
-		return nil, errors.New("--saga-pairs, --mix-pairs and --fresh-pairs must be positive")
+	case o.sagaPairs < 1 || o.mixPairs < 1 || o.freshPairs < 1 || o.batchPairs < 1 || o.snapshotPairs < 1:
+		return nil, errors.New("--saga-pairs, --mix-pairs, --fresh-pairs, --batch-pairs and --snapshot-pairs must be positive")
 	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
 		return nil, errors.New("--fresh-window must be a second at least, and --fresh-later no shorter")
 	case o.lockProcesses < 1 || o.lockProcesses > contenders:
@@ -187,10 +194,12 @@ const (
 	onlySagas     = "sagas"
 	onlyMixes     = "mixes"
 	onlyFresh     = "fresh"
+	onlyBatches   = "batches"
+	onlySnapshot  = "snapshot"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyMixes, onlyFresh, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyMixes, onlyFresh, onlySnapshot, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -299,6 +308,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printBids(out)
 	}
+	if o.wants(onlyBatches) && o.beforeBinary == "" {
+		if err := h.batches(ctx, o, results); err != nil {
+			return err
+		}
+		results.printBatches(out)
+	}
 	if o.wants(onlyMixes) {
 		if err := h.mixes(ctx, o, results); err != nil {
 			return err
@@ -310,6 +325,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 			return err
 		}
 		results.printFresh(out)
+	}
+	if o.wants(onlySnapshot) {
+		if err := h.snapshots(ctx, o, results); err != nil {
+			return err
+		}
+		results.printSnapshots(out)
 	}
 	return nil
 }
@@ -326,6 +347,7 @@ func (o *options) describe() map[string]any {
 		"draw_pairs": o.drawPairs, "draw_count": o.drawCount, "draw_measure_s": o.drawMeasure.Seconds(),
 		"mix_pairs": o.mixPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
 		"fresh_pairs": o.freshPairs, "fresh_window_s": o.freshWindow.Seconds(), "fresh_later_s": o.freshLater.Seconds(),
+		"batch_pairs": o.batchPairs, "snapshot_pairs": o.snapshotPairs, "snapshot_after_s": o.snapshotAfter.Seconds(),
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}
 }

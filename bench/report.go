@@ -42,6 +42,8 @@ type Results struct {
 	Bids      []BidTurn      `json:"bids"`
 	Mixes     []MixTurn      `json:"mixes"`
 	Fresh     []FreshTurn    `json:"fresh"`
+	Batches   []BatchTurn    `json:"batches"`
+	Snapshots []SnapshotTurn `json:"snapshots"`
 	Locks     []LockTurn     `json:"locks"`
 	Claims    []ClaimTurn    `json:"claims"`
 	Draws     []DrawTurn     `json:"draws"`
@@ -273,8 +275,10 @@ func (r *Results) judge(out *printer) bool {
 		}
 	}
 	r.judgeBids()
+	r.judgeBatches()
 	r.judgeMixes()
 	r.judgeFresh()
+	r.judgeSnapshots()
 	r.judgeLocks()
 	r.judgeClaims()
 	r.judgeDraws()

@@ -76,23 +76,23 @@ func (s *side) transferSource(accounts int) func() []byte { return s.transferSou
 
 // transferSourceAmong is transferSource for the accounts from first on.
 func (s *side) transferSourceAmong(first, accounts int) func() []byte {
+	return transferBodies(first, accounts).requests(s.key)
+}
+
+func transferBodies(first, accounts int) bodies {
+	const before, between = `{"from":"acc-`, `","to":"acc-`
 	body := fmt.Sprintf(`{"from":%q,"to":%q,"amount":1}`, accountID(0), accountID(0))
-	template := load.NewTemplate("/v1/transfers", s.key, body)
-	start := template.BodyOffset(body)
 	digits := len(accountID(0)) - len("acc-")
-	fromAt := start + len(`{"from":"acc-`)
-	toAt := fromAt + digits + len(`","to":"acc-`)
-	amountAt := start + len(body) - len(`1}`)
+	toAt := len(before) + digits + len(between)
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // Load needs no secrecy.
-	return func() []byte {
-		request := template.Next()
+	return bodies{"/v1/transfers", body, func(body []byte) bool {
 		from := random.IntN(accounts)
 		to := (from + 1 + random.IntN(accounts-1)) % accounts
-		load.PutDecimal(request[fromAt:fromAt+digits], first+from)
-		load.PutDecimal(request[toAt:toAt+digits], first+to)
-		load.PutDecimal(request[amountAt:amountAt+1], 1+random.IntN(9))
-		return request
-	}
+		load.PutDecimal(body[len(before):len(before)+digits], first+from)
+		load.PutDecimal(body[toAt:toAt+digits], first+to)
+		load.PutDecimal(body[len(body)-len("1}"):len(body)-len("}")], 1+random.IntN(9))
+		return true
+	}}
 }
 
 func wantCompleted(status int, body []byte) error {

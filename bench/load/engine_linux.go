@@ -15,7 +15,7 @@ var ErrStalled = errors.New("no answer came")
 // StallTimeout is how long an engine waits for any answer before it gives up.
 const StallTimeout = 30 * time.Second
 
-// readBytes is room for a whole answer of both sides.
+// readBytes is room for a whole answer to a single command. It grows for answers to batches.
 const readBytes = 8 << 10
 
 // maxEvents is how many ready connections one wait returns at most.
@@ -27,9 +27,11 @@ type Check func(status int, body []byte) error
 // conn is one keep-alive connection with at most one request on its way.
 type conn struct {
 	fd    int
+	index int // Among the engine's.
 	busy  bool
 	since int64 // When the running request's latency began to count: nanoseconds since the engine's epoch.
 	read  []byte
+	rest  []byte // Of the running request: what the socket had no room for yet.
 }
 
 // Engine owns keep-alive connections to one server. It is for one goroutine, which should be locked to its thread.
@@ -56,7 +58,7 @@ func Dial(addr string, n int) (*Engine, error) {
 	for i := range n {
 		fd, err := connect(target)
 		if err == nil {
-			e.conns = append(e.conns, &conn{fd: fd, read: make([]byte, 0, readBytes)})
+			e.conns = append(e.conns, &conn{fd: fd, index: i, read: make([]byte, 0, readBytes)})
 			err = e.watch(fd, i)
 		}
 		if err != nil {
@@ -88,8 +90,12 @@ func connect(target netip.AddrPort) (int, error) {
 
 // watch has wait return index when fd can be read.
 func (e *Engine) watch(fd, index int) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(index)} //nolint:gosec // Far fewer files can be open.
-	return unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, fd, &event)
+	return e.control(unix.EPOLL_CTL_ADD, fd, index, unix.EPOLLIN)
+}
+
+func (e *Engine) control(op, fd, index int, events uint32) error {
+	event := unix.EpollEvent{Events: events, Fd: int32(index)} //nolint:gosec // Far fewer files can be open.
+	return unix.EpollCtl(e.epoll, op, fd, &event)
 }
 
 // Close closes the connections.
@@ -105,19 +111,34 @@ func (e *Engine) Close() {
 
 func (e *Engine) now() int64 { return int64(time.Since(e.epoch)) }
 
-// send writes a request on an idle connection. A request is far smaller than an empty socket buffer, so a short write
-// is an error.
+// send writes a request on an idle connection. What a socket has no room for is copied, and written when it has.
 func (e *Engine) send(c *conn, request []byte, since int64) error {
 	n, err := unix.Write(c.fd, request)
-	if err != nil {
+	if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
 		return fmt.Errorf("write a request: %w", err)
-	}
-	if n != len(request) {
-		return fmt.Errorf("write a request: %d of %d bytes", n, len(request))
 	}
 	c.busy, c.since = true, since
 	e.waiting++
-	return nil
+	if n = max(n, 0); n == len(request) {
+		return nil
+	}
+	c.rest = append(c.rest[:0], request[n:]...)
+	return e.control(unix.EPOLL_CTL_MOD, c.fd, c.index, unix.EPOLLIN|unix.EPOLLOUT)
+}
+
+// sendRest goes on with a request for which there was no room.
+func (e *Engine) sendRest(c *conn) error {
+	n, err := unix.Write(c.fd, c.rest)
+	switch {
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
+		return nil
+	case err != nil:
+		return fmt.Errorf("write a request: %w", err)
+	}
+	if c.rest = c.rest[:copy(c.rest, c.rest[n:])]; len(c.rest) > 0 {
+		return nil
+	}
+	return e.control(unix.EPOLL_CTL_MOD, c.fd, c.index, unix.EPOLLIN)
 }
 
 // timerIndex marks the timer among the connections' indices.
@@ -139,6 +160,14 @@ func (e *Engine) wait(done func(index int, c *conn, status int, body []byte) err
 		if event.Fd == timerIndex {
 			var ticks [8]byte
 			_, _ = unix.Read(e.timer, ticks[:]) // Only to make it wait again.
+			continue
+		}
+		if c := e.conns[event.Fd]; event.Events&unix.EPOLLOUT != 0 && len(c.rest) > 0 {
+			if err := e.sendRest(c); err != nil {
+				return err
+			}
+		}
+		if event.Events&^unix.EPOLLOUT == 0 {
 			continue
 		}
 		if err := e.receive(int(event.Fd), done); err != nil {
@@ -167,7 +196,7 @@ func (e *Engine) receive(index int, done func(int, *conn, int, []byte) error) er
 	if err != nil || size == 0 {
 		return err
 	}
-	if !c.busy || size != len(c.read) {
+	if !c.busy || len(c.rest) > 0 || size != len(c.read) {
 		return fmt.Errorf("%w: bytes that no request asked for", ErrMalformed)
 	}
 	c.busy = false

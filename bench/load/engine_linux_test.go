@@ -233,3 +233,52 @@ func TestDialRefused(t *testing.T) {
 		t.Fatal("an address without port was taken")
 	}
 }
+
+// TestLargeBodiesAreWrittenInParts sends and receives far more than a socket has room for, to a server that reads only once all
+// connections have filled theirs.
+func TestLargeBodiesAreWrittenInParts(t *testing.T) {
+	t.Parallel()
+	const n, size = 4, 8 << 20
+	body := `{"n":"` + strings.Repeat("x", size) + `"}`
+	began := make(chan struct{}, 3*n)
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began <- struct{}{}
+		<-release
+		got, err := io.ReadAll(r.Body)
+		if err != nil || string(got) != body {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		_, _ = w.Write(got) //nolint:gosec // No browser reads it.
+	}))
+	t.Cleanup(server.Close)
+	e, err := Dial(strings.TrimPrefix(server.URL, "http://"), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	go func() {
+		for range n {
+			<-began
+		}
+		close(release)
+	}()
+	template, sent, checked := NewTemplate("/x", "secret", body), 0, 0
+	next := func() []byte {
+		if sent == 3*n {
+			return nil
+		}
+		sent++
+		return template.Next()
+	}
+	_, err = e.Closed(Phases{Measure: time.Hour}, next, func(status int, got []byte) error {
+		checked++
+		if status != http.StatusOK || string(got) != body {
+			return fmt.Errorf("answer %d of %d bytes", status, len(got))
+		}
+		return nil
+	})
+	if err != nil || checked != 3*n {
+		t.Fatalf("%d answers: %v", checked, err)
+	}
+}

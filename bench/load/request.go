@@ -36,11 +36,12 @@ func (t *Template) BodyOffset(body string) int { return len(t.bytes) - len(body)
 // the next call.
 func (t *Template) Next() []byte {
 	t.keys++
-	putHex(t.bytes[t.keyAt+8:t.keyAt+keyDigits], t.keys)
+	PutHex(t.bytes[t.keyAt+8:t.keyAt+keyDigits], t.keys)
 	return t.bytes
 }
 
-func putHex(b []byte, v uint64) {
+// PutHex writes v with leading zeros over all of b.
+func PutHex(b []byte, v uint64) {
 	for i := len(b) - 1; i >= 0; i-- {
 		b[i] = "0123456789abcdef"[v&15]
 		v >>= 4

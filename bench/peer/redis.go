@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,6 +58,7 @@ func (s *redisServer) routes() http.Handler {
 	mux.HandleFunc("POST /v1/auctions", s.mutating(s.createAuction))
 	mux.HandleFunc("POST /v1/auctions/{id}/start", s.mutating(s.startAuction))
 	mux.HandleFunc("POST /v1/auctions/{id}/bids", s.mutating(s.bid))
+	mux.HandleFunc("POST /v1/commands", s.mutating(s.batch))
 	mux.HandleFunc("GET /v1/integrity", s.getIntegrity)
 	return mux
 }
@@ -194,10 +196,16 @@ func (s *redisServer) bid(ctx context.Context, id string, body []byte) (answer, 
 	if !in.read(body) {
 		return problem(http.StatusBadRequest, "bad_request"), nil
 	}
-	keys := []string{
-		metaKey(id), accountKey(in.Account), bidsKey(id), boardKey(id), dirtyAccountsKey, dirtyBidsKey + id,
-	}
-	out, err := s.script.Run(ctx, s.client, keys, in.Account, in.Amount, time.Now().UnixMilli()).Int64Slice()
+	return scriptAnswer(id, in, s.script.Run(ctx, s.client, bidKeys(id, in.Account), in.Account, in.Amount, time.Now().UnixMilli()))
+}
+
+func bidKeys(id, account string) []string {
+	return []string{metaKey(id), accountKey(account), bidsKey(id), boardKey(id), dirtyAccountsKey, dirtyBidsKey + id}
+}
+
+// scriptAnswer is what the script's result means.
+func scriptAnswer(id string, in bidBody, ran *redis.Cmd) (answer, error) {
+	out, err := ran.Int64Slice()
 	if err != nil {
 		return answer{}, fmt.Errorf("run the script: %w", err)
 	}
@@ -222,6 +230,44 @@ func (s *redisServer) bid(ctx context.Context, id string, body []byte) (answer, 
 	default:
 		return answer{}, fmt.Errorf("the script returned code %d", out[0])
 	}
+}
+
+// batch runs the scripts of many bids in one pipeline. A request is laid out, and answered, as the product's.
+func (s *redisServer) batch(ctx context.Context, _ string, body []byte) (answer, error) {
+	var in struct {
+		Commands []struct {
+			Key  string          `json:"key"`
+			Path string          `json:"path"`
+			Body json.RawMessage `json:"body"`
+		} `json:"commands"`
+	}
+	if !decode(body, &in) {
+		return problem(http.StatusBadRequest, "bad_request"), nil
+	}
+	pipe := s.client.Pipeline()
+	ids, bids, ran := make([]string, len(in.Commands)), make([]bidBody, len(in.Commands)), make([]*redis.Cmd, len(in.Commands))
+	for i, c := range in.Commands {
+		rest, isBid := strings.CutPrefix(c.Path, "/v1/auctions/")
+		if ids[i], isBid = strings.CutSuffix(rest, "/bids"); !isBid || c.Key == "" || !bids[i].read(c.Body) {
+			return problem(http.StatusBadRequest, "bad_request"), nil
+		}
+		ran[i] = s.script.EvalSha(ctx, pipe, bidKeys(ids[i], bids[i].Account), bids[i].Account, bids[i].Amount, time.Now().UnixMilli())
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return answer{}, fmt.Errorf("run the scripts: %w", err)
+	}
+	results := []byte(`{"results":[`)
+	for i := range ran {
+		a, err := scriptAnswer(ids[i], bids[i], ran[i])
+		if err != nil {
+			return answer{}, err
+		}
+		if i > 0 {
+			results = append(results, ',')
+		}
+		results = fmt.Appendf(results, `{"status":%d,"body":%s,"replayed":false}`, a.status, a.body)
+	}
+	return answer{status: http.StatusOK, body: append(results, "]}"...)}, nil
 }
 
 // getIntegrity tells whether all money is where it must be: what was deposited is available or frozen, and an account's

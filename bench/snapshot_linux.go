@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// snapshots runs bids and transfers with and without somebody who has begun to read in a REPEATABLE READ transaction, in turn. What is
+// measured begins when the load has run for --snapshot-after.
+func (h *house) snapshots(ctx context.Context, o *options, results *Results) error {
+	for _, s := range h.sides {
+		if s.name != product {
+			continue
+		}
+		if err := s.openAuction(ctx, o.accounts); err != nil {
+			return fmt.Errorf("%s: open an auction: %w", s.name, err)
+		}
+		for pair := range o.snapshotPairs {
+			for _, what := range []string{batchBids, batchTransfers} {
+				for _, reader := range []bool{false, true} {
+					turn, err := s.snapshotTurn(ctx, o, what, reader)
+					if err != nil {
+						return fmt.Errorf("%s: %s: %w", s.name, what, err)
+					}
+					slog.Info("snapshot", "what", what, "reader", reader, "pair", pair+1, "per_second", math.Round(turn.PerSecond), "p99_ms", turn.P99MS)
+					results.Snapshots = append(results.Snapshots, *turn)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *side) snapshotTurn(ctx context.Context, o *options, what string, reader bool) (_ *SnapshotTurn, err error) {
+	// Each turn begins on pages without dead rows.
+	if err := errors.Join(s.analyze(ctx), s.h.checkpoint(ctx)); err != nil {
+		return nil, err
+	}
+	if reader {
+		conn, err := s.beginReading(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	}
+	b := s.bidding
+	b.others, b.refused = map[string]int64{}, 0
+	commands, check := b.bids(), b.check
+	if what == batchTransfers {
+		commands, check = transferBodies(0, o.accounts), wantCompleted
+	}
+	timed := *o
+	timed.warmup = o.snapshotAfter
+	r, _, err := s.closedTurn(&timed, singleConnections, commands.requests(s.key), check, nil)
+	if err != nil {
+		return nil, err
+	}
+	if b.refused*100 > r.Answers {
+		return nil, fmt.Errorf("too many refusals: %v", b.others)
+	}
+	return &SnapshotTurn{What: what, Reader: reader, PerSecond: r.PerSecond(), P50MS: ms(r.Quantile(50)), P99MS: ms(r.Quantile(99))}, s.requireTotal(ctx)
+}
+
+// beginReading takes a snapshot of a side's database, which lasts until the connection is closed.
+func (s *side) beginReading(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, s.databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("%s: connect to its database: %w", s.name, err)
+	}
+	_, err = conn.Exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM accounts")
+	if err != nil {
+		return nil, errors.Join(err, conn.Close(ctx))
+	}
+	return conn, nil
+}
