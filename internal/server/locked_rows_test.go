@@ -127,6 +127,20 @@ var lockedRows = map[string]func(*env) lockedRow{
 			other: send{method: http.MethodPost, path: other + "/retry"}, after: []int{http.StatusOK, http.StatusConflict},
 		}
 	},
+	"transfer by legs, the last account locked": func(e *env) lockedRow {
+		e.account("ann", "EUR", 100)
+		e.account("ben", "EUR", 100)
+		legs := func(last string) string {
+			return `{"legs":[{"from":"ben","to":"stranger","amount":1},{"from":"ben","to":"` + last + `","amount":1}]}`
+		}
+		return lockedRow{
+			lock: `SELECT FROM accounts WHERE id = $1 FOR UPDATE`, id: "ann",
+			send:   send{method: http.MethodPost, path: "/v1/transfers", body: legs("ann")},
+			before: send{method: http.MethodPost, path: "/v1/deposits", body: `{"account":"ann","amount":1}`},
+			other:  send{method: http.MethodPost, path: "/v1/transfers", body: `{"legs":[{"from":"ben","to":"stranger","amount":1}]}`},
+			after:  []int{http.StatusCreated},
+		}
+	},
 	"execute a leg, account locked": func(e *env) lockedRow {
 		e.account("ann", "EUR", 100)
 		return lockedRow{
