@@ -87,6 +87,7 @@ func (w *world) checkKeys() {
 	there := ask[[]string](w.T, w.around, `SELECT array_agg(effect) FROM (
 		SELECT auction || '/' || seq AS effect FROM auction_bids
 		UNION ALL SELECT id::text FROM transfers WHERE kind IN ('deposit', 'withdrawal', 'transfer') AND memo <> 'raw'
+			AND NOT EXISTS (SELECT FROM transfer_legs WHERE part = transfers.id AND part <> transfer) -- The first leg's is the whole's.
 		UNION ALL SELECT id::text FROM hold_rows WHERE owner = ''
 		UNION ALL SELECT id FROM accounts) AS e`)
 	for _, effect := range there {

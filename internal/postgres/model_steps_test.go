@@ -57,7 +57,12 @@ func (w *world) someMoney() *modelOp {
 			return w.op(again)
 		}
 	}
+	third := pick(w, w.accounts...)
+	// A fee beside a payment, and what is passed on: some want money in a later leg, and then nothing of them may move.
+	split := []ledger.Leg{{From: from, To: to, Amount: amount}, {From: from, To: third, Amount: part}}
+	passed := []ledger.Leg{{From: from, To: to, Amount: part}, {From: to, To: third, Amount: amount}}
 	return w.op(pick[ledger.Op](w,
+		ledger.TransferLegs{Legs: split, Reference: reference}, ledger.TransferLegs{Legs: passed},
 		ledger.Deposit{Account: to, Amount: amount, Reference: reference}, ledger.Withdraw{Account: from, Amount: amount, Reference: reference},
 		ledger.MakeTransfer{From: from, To: to, Amount: amount, Reference: reference}, ledger.MakeTransfer{From: from, To: to, Amount: amount},
 		ledger.PlaceHold{Account: from, Amount: amount}, ledger.CaptureHold{Hold: hold, To: to, Amount: &part},

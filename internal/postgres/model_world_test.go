@@ -115,6 +115,9 @@ func say(result any, err error) string {
 	case ledger.Movement:
 		return fmt.Sprintf("moved %d, then %d", v.Transfer.Amount, v.Available)
 	case ledger.Transfer:
+		if v.Legs != nil {
+			return fmt.Sprintf("%s %+v", v.Status, v.Legs)
+		}
 		return fmt.Sprintf("%s %d from %s to %s", v.Status, v.Amount, v.From, v.To)
 	case ledger.Repeated:
 		return "repeated: " + say(v.First, nil)
