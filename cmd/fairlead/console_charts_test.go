@@ -116,7 +116,8 @@ func (s *scene) zooms(b *browser) {
 	b.await("all rounds", pressed("All")+" && "+rows(bidders))
 	b.click("main", "Show the first 10")
 	b.await("ten places again", rows(10)+` && location.search === ""`)
-	// One more bid is counted, and the rate of bids with it.
+	// One more bid is counted, and the rate of bids with it, once the page has begun to count.
+	b.await("no bids a second", `[...document.querySelectorAll(".now .figure")].at(-1).textContent === "0"`)
 	s.call("POST", "/v1/auctions/"+auction+"/bids", obj{"account": "bidder-0", "amount": 5000})
 	b.await("the bid", fmt.Sprintf(`[...document.querySelectorAll(".now .figure")].some((e) => e.textContent === "%d")`, bidders+1))
 	b.await("the rate", `/^0\.\d$/.test([...document.querySelectorAll(".now .figure")].at(-1).textContent)`)
