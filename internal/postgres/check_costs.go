@@ -16,6 +16,7 @@ var costly = []struct { //nolint:gochecknoglobals // A constant, but for the typ
 	cost string
 }{
 	{"autovacuum", equals("off"), "tables and indexes grow without end"},
+	{"checkpoint_completion_target", belowPart(0.9), "checkpoints write in bursts, and commits wait for the disk meanwhile"},
 	{"checkpoint_timeout", below(60), "checkpoints come so often that each commit writes whole pages to the log"}, // seconds
 	{"commit_delay", above(0), "every commit waits for others, and commands are batched already"},                 // microseconds
 	{"log_duration", equals("on"), "every statement is logged"},
@@ -33,6 +34,13 @@ func below(least int64) func(string) bool {
 	return func(value string) bool {
 		n, err := strconv.ParseInt(value, 10, 64)
 		return err == nil && n < least
+	}
+}
+
+func belowPart(least float64) func(string) bool {
+	return func(value string) bool {
+		part, err := strconv.ParseFloat(value, 64)
+		return err == nil && part < least
 	}
 }
 
