@@ -49,8 +49,8 @@ func TestSnapshotHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []SnapshotHolder{
-		{Kind: "session", PID: int32(reader.PgConn().PID()), Name: "reader", State: "idle in transaction", Query: "SELECT count(*) FROM accounts"}, //nolint:gosec // A pid.
-		{Kind: "session", PID: int32(writer.PgConn().PID()), Name: "writer", State: "idle in transaction", Query: "SELECT pg_current_xact_id()"},   //nolint:gosec // A pid.
+		{Kind: "session", PID: int32(reader.PgConn().PID()), Name: "reader", State: "idle in transaction", Query: "SELECT count(*) FROM accounts"},
+		{Kind: "session", PID: int32(writer.PgConn().PID()), Name: "writer", State: "idle in transaction", Query: "SELECT pg_current_xact_id()"},
 		{Kind: "prepared", Name: "old", State: "prepared"},
 	} {
 		at := slices.IndexFunc(holders, func(h SnapshotHolder) bool { return h.Name == want.Name && h.Kind == want.Kind })
