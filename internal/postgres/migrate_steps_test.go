@@ -31,9 +31,18 @@ func laterSteps(t *testing.T, more map[string]string) fs.FS {
 		files[name] = &fstest.MapFile{Data: text}
 	}
 	for name, sql := range more {
-		files["migrations/"+name] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + sql)}
+		files["migrations/"+name] = &fstest.MapFile{Data: []byte(annotated(sql))}
 	}
 	return files
+}
+
+// annotated is a step's text with goose's annotations.
+func annotated(sql string) string {
+	const alone = "-- +goose NO TRANSACTION\n"
+	if rest, ok := strings.CutPrefix(sql, alone); ok {
+		return alone + "-- +goose Up\n" + rest
+	}
+	return "-- +goose Up\n" + sql
 }
 
 const (
@@ -137,13 +146,15 @@ func TestStepWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestStepsSayTheirLockTimeout: each step that changes what older ones have made gives up soon where it must wait.
+// TestStepsSayTheirLockTimeout: each step that changes what older ones have made gives up soon where it must wait. Indexes on tables that
+// older ones have made are built without a lock that commands would wait for, and what a step left that did not end is dropped.
 func TestStepsSayTheirLockTimeout(t *testing.T) {
 	t.Parallel()
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	testwait.Must(t, err)
 	changes := regexp.MustCompile(`(?im)^\s*(ALTER|DROP|CREATE (UNIQUE )?INDEX|LOCK|TRUNCATE)\b[^;]*`)
 	created := regexp.MustCompile(`CREATE TABLE (\w+)`)
+	builds := regexp.MustCompile(`CREATE (?:UNIQUE )?INDEX CONCURRENTLY (\w+)`)
 	for _, name := range names[slices.Index(names, "migrations/00022_standing_by_account.sql")+1:] {
 		text, err := migrations.ReadFile(name)
 		testwait.Must(t, err)
@@ -153,9 +164,77 @@ func TestStepsSayTheirLockTimeout(t *testing.T) {
 		}
 		for _, change := range changes.FindAllString(string(text), -1) {
 			of := func(table string) bool { return regexp.MustCompile(`\b` + table + `\b`).MatchString(change) }
-			if !slices.ContainsFunc(own, of) && !strings.Contains(string(text), stepLockTimeout) {
+			switch index := builds.FindStringSubmatch(change); {
+			case slices.ContainsFunc(own, of):
+			case index != nil:
+				if !strings.Contains(string(text), "-- +goose NO TRANSACTION") || !strings.Contains(string(text), "DROP INDEX CONCURRENTLY IF EXISTS "+index[1]+";\nCREATE") {
+					t.Errorf("%s does not begin anew: %q", name, change)
+				}
+			case strings.Contains(change, "CREATE INDEX") || strings.Contains(change, "UNIQUE INDEX"):
+				t.Errorf("%s locks out commands: %q", name, change)
+			case strings.HasPrefix(strings.TrimSpace(change), "DROP INDEX CONCURRENTLY"):
+			case !strings.Contains(string(text), stepLockTimeout):
 				t.Errorf("%s has no %q and says %q", name, stepLockTimeout, change)
 			}
 		}
+	}
+}
+
+// TestIndexesAreBuiltBesideCommands has the index of a step wait for a transaction that began before it. Commands on its table go on
+// meanwhile, and a build that was interrupted is done again.
+func TestIndexesAreBuiltBesideCommands(t *testing.T) {
+	t.Parallel()
+	const (
+		index = "accounts_by_currency"
+		build = "-- +goose NO TRANSACTION\nDROP INDEX CONCURRENTLY IF EXISTS " + index + ";\nCREATE INDEX CONCURRENTLY " + index + " ON accounts (currency);"
+	)
+	url := pgtest.NewDatabase(t, migrated)
+	db := open(t, Options{URL: url})
+	money := newLedgerService(t, db)
+	fund(t, money, 100, "ann")
+	writer, err := pgx.Connect(t.Context(), url)
+	testwait.Must(t, err)
+	defer func() { _ = writer.Close(context.WithoutCancel(t.Context())) }()
+	_, err = writer.Exec(t.Context(), `BEGIN; UPDATE accounts SET currency = currency WHERE false`)
+	testwait.Must(t, err)
+	migrate := func(ctx context.Context) <-chan error {
+		done := make(chan error, 1)
+		go func() {
+			_, err := migrateWith(ctx, url, laterSteps(t, map[string]string{"00100_index.sql": build}))
+			done <- err
+		}()
+		testwait.Eventually(t, patience, "a build of the index waits, or the removal of the one before", func() bool {
+			return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%INDEX CONCURRENTLY %' AND wait_event_type = 'Lock'`) == 1
+		})
+		return done
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	first := migrate(ctx)
+	deposit := func(key string) {
+		t.Helper()
+		if a, err := money.Execute(t.Context(), keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, key, "")); err != nil || a.Status != 201 {
+			t.Fatalf("deposit: %+v, %v", a, err)
+		}
+	}
+	deposit("first")
+	interrupt()
+	if err := <-first; err == nil {
+		t.Fatal("it was not interrupted")
+	}
+	testwait.Eventually(t, patience, "what it left", func() bool {
+		return ask[int](t, db, `SELECT count(*) FROM pg_index WHERE indexrelid = $1::regclass AND NOT indisvalid`, index) == 1
+	})
+	second := migrate(t.Context())
+	deposit("second")
+	_, err = writer.Exec(t.Context(), `COMMIT`)
+	testwait.Must(t, err)
+	select {
+	case err := <-second:
+		testwait.Must(t, err)
+	case <-time.After(patience):
+		t.Fatal("the index was not built")
+	}
+	if ask[int](t, db, `SELECT count(*) FROM pg_index WHERE indexrelid = $1::regclass AND indisvalid`, index) != 1 {
+		t.Error("the index is not valid")
 	}
 }

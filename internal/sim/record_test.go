@@ -187,13 +187,16 @@ func (h *History) Replay(ctx context.Context, c *Client, workers int, pick func(
 }
 
 // CheckReplies checks the answers of each command against one another: all final ones are equal in status, type and body, and
-// at most one of them, the executing request's own, lacks the mark of a replay. Every command must have a final answer.
+// at most one of them, the executing request's own, lacks the mark of a replay. Every command must have a final answer, and none a 500.
 func (h *History) CheckReplies() error {
 	var wrong []error
 	for _, op := range h.Ops() {
 		var first *Answer
 		own := 0
 		for _, a := range op.Answers() {
+			if a.Status == http.StatusInternalServerError { // Whether or not it may be tried again: no fault is a reason for one.
+				wrong = append(wrong, fmt.Errorf("%w: %s: %v", ErrProtocol, op, a))
+			}
 			if !a.Final() {
 				continue
 			}

@@ -22,9 +22,9 @@ const search = () => ({
   },
 });
 
-// Swagger UI puts links into buttons, where a screen reader can't tell one from the other. The button writes the address, too.
-const plainNames = ({ React }) => ({
-  wrapComponents: { DeepLink: () => ({ text }) => React.createElement("span", null, text) },
+// An operation's row is a button, so its path can't be a link, too. Links to an operation, as #/lottery/getCampaign, still open it.
+const plainPaths = () => ({
+  wrapComponents: { DeepLink: (_, system) => ({ text }) => system.React.createElement("span", null, text) },
 });
 
 window.ui = SwaggerUIBundle({
@@ -32,7 +32,7 @@ window.ui = SwaggerUIBundle({
   dom_id: "#swagger-ui",
   deepLinking: true,
   filter: true,
-  plugins: [search, plainNames],
+  plugins: [search, plainPaths],
   defaultModelsExpandDepth: -1,
   showCommonExtensions: true,
   showExtensions: true,
