@@ -21,11 +21,16 @@ type address string
 
 func (a address) URL() string { return string(a) }
 
-// scripted answers the n-th request, from 1, by the n-th line of a script, and the last line from then on.
+// scripted answers the n-th request, from 1, by the n-th line of a script, and the last line from then on. It takes no batches, so that
+// every attempt is a request of its own.
 func scripted(t *testing.T, script ...func(http.ResponseWriter, *http.Request)) (*sim.Client, *sim.History) {
 	t.Helper()
 	var n atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/commands" {
+			http.NotFound(w, r)
+			return
+		}
 		script[min(int(n.Add(1)), len(script))-1](w, r)
 	}))
 	t.Cleanup(server.Close)
