@@ -292,7 +292,7 @@ func TestReadsTakeNoConnectionOfCommands(t *testing.T) {
 	}
 	// What the log of sagas and the locks read of themselves, a few rows for an operator, goes by the connections that they
 	// write with.
-	own := []string{"/v1/sagas", "/v1/cross-transfers", "/v1/in-doubt", "/v1/locks", "/readyz"}
+	own := []string{"/v1/sagas", "/v1/admin/sagas", "/v1/cross-transfers", "/v1/in-doubt", "/v1/locks", "/readyz"}
 	taken := func() float64 { return e.metric(`fairlead_database_connections_taken_total{pool="commands"}`) }
 	for _, r := range e.server.routes() {
 		if r.method != http.MethodGet || strings.HasPrefix(r.path, "/v1/live") || slices.ContainsFunc(own, func(p string) bool { return strings.HasPrefix(r.path, p) }) {
