@@ -108,7 +108,7 @@ func (b *batches) do(ctx context.Context, r *request) (*Answer, error) {
 	}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, call)
-	b.begin()
+	b.begin() //nolint:contextcheck // A batch is sent for many, and none of their contexts ends it.
 	b.mu.Unlock()
 	defer close(call.left)
 	select {

@@ -25,7 +25,7 @@ func TestPropertyListsStayTogether(t *testing.T) {
 		pauses := rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 300, 1100}), len(sizes), len(sizes)).Draw(rt, "pauses_us")
 		patience := rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 0, 150, 1250, 4450}), len(sizes), len(sizes)).Draw(rt, "patience_us")
 		poisonous := rapid.SliceOfN(rapid.IntRange(0, 200), 0, 4).Draw(rt, "poisonous")
-		synctest.Test(t, func(t *testing.T) { //nolint:thelper // It is the test.
+		synctest.Test(t, func(t *testing.T) {
 			var (
 				mu      sync.Mutex
 				flushed [][]int // that succeeded, in the order of their ends
