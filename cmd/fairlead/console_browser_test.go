@@ -28,7 +28,7 @@ import (
 const shotsVariable = "FAIRLEAD_SCREENSHOTS"
 
 // stepTimeout bounds one step in the browser, on a machine that has other things to do.
-const stepTimeout = 30 * time.Second
+const stepTimeout = 90 * time.Second
 
 // browser is one tab of a chromium that nobody sees, and what went wrong in it.
 type browser struct {

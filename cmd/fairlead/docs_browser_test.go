@@ -41,6 +41,7 @@ func TestDocsInBrowser(t *testing.T) {
 		b.eval(`document.querySelector(".opblock-post .opblock-summary-control").click()`, nil)
 		b.await("one operation with its answers", `document.querySelector(".opblock-body .responses-table") !== null`)
 		b.legible("docs-open-"+where, look.scheme)
+		b.accessible(t, "docs-open-"+where)
 
 		b.visit("/docs/problems#sold_out")
 		b.properly("problems-" + where)

@@ -43,3 +43,13 @@ window.ui = SwaggerUIBundle({
     input?.setAttribute("aria-label", "Search operations");
   },
 });
+
+// Swagger UI gives its choices no name, and its code can't be scrolled by keyboard.
+new MutationObserver(() => {
+  for (const select of document.querySelectorAll("#swagger-ui select:not([aria-label])")) {
+    select.setAttribute("aria-label", select.closest(".examples-select, .examples-select-element") ? "Example" : "Media type");
+  }
+  for (const code of document.querySelectorAll("#swagger-ui pre:not([tabindex])")) {
+    code.tabIndex = 0;
+  }
+}).observe(document.getElementById("swagger-ui"), { childList: true, subtree: true });
