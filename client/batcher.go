@@ -71,7 +71,6 @@ type batches struct {
 // batchedCall is a request that waits for its answer.
 type batchedCall struct {
 	text []byte // the command, in JSON
-	key  string
 	done chan struct{} // closed when answer and err are set
 	left chan struct{} // closed when nobody waits for it any more
 
@@ -98,7 +97,7 @@ func (b *batches) do(ctx context.Context, r *request) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := &batchedCall{key: r.header.Get(keyHeader), done: make(chan struct{}), left: make(chan struct{})}
+	call := &batchedCall{done: make(chan struct{}), left: make(chan struct{})}
 	call.text = fmt.Appendf(nil, `{"key":%s,"path":"%s","body":%s}`, key, r.path, r.body)
 	if len(call.text) > maxBatchBytes/2 {
 		return nil, errSendAlone
