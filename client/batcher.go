@@ -70,7 +70,7 @@ type batches struct {
 
 // batchedCall is a request that waits for its answer.
 type batchedCall struct {
-	text []byte // the command, in JSON
+	text []byte        // the command, in JSON
 	done chan struct{} // closed when answer and err are set
 	left chan struct{} // closed when nobody waits for it any more
 
