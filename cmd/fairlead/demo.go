@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"io"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -38,11 +36,8 @@ func newDemo() *cobra.Command {
 			if asJSON {
 				d.Out, d.Report = io.Discard, func(r *demo.Result) error { return printJSON(cmd, r) }
 			}
-			// A closed terminal must not leave a PostgreSQL behind.
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
-			defer stop()
 			collectLess()
-			err := d.Run(ctx)
+			err := d.Run(cmd.Context())
 			if errors.Is(err, demo.ErrBroken) {
 				return exitCode(1)
 			}

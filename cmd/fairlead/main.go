@@ -17,7 +17,11 @@ import (
 
 func main() {
 	uuid.EnableRandPool() // Identifiers are no secrets, and five to a command.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ending := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it. Else a closed terminal must not leave a PostgreSQL behind.
+		ending = append(ending, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	// After the first signal the default behaviour returns: a second one ends a shutdown that takes too long.
 	context.AfterFunc(ctx, stop)
 	cmd, err := newRoot().ExecuteContextC(ctx)
