@@ -2,7 +2,7 @@
 # Builds the documentation as a static site in bin/site, from the pages of the repository as they are. VitePress and what
 # it needs are installed as site/package-lock.json pins them, in .tools/site, so that no tree of npm lies among the sources.
 # VitePress refuses links to pages that are not there; site/links.mjs then checks every link of the built pages, with its
-# anchor. It exits with 3 where npm is missing or its registry can't be reached.
+# anchor. It exits with 3 where npm is missing or can't install what is needed.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -27,9 +27,7 @@ done
 # is installed as it is locked, and those binaries have their exact versions in rollup's and esbuild's own lists.
 if ! cmp -s site/package-lock.json "$work/node_modules/.installed"; then
 	npm --prefix "$work" install --no-audit --no-fund --ignore-scripts || {
-		# Did the registry fail, or the installation?
-		npm view vitepress version >/dev/null 2>&1 && exit 1
-		echo "site: npm's registry can't be reached, the site is NOT BUILT" >&2
+		echo "site: npm could not install what the site is built with (its message is above), the site is NOT BUILT" >&2
 		exit 3
 	}
 	cp site/package-lock.json "$work/node_modules/.installed"
