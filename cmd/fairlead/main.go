@@ -22,8 +22,12 @@ func main() {
 		ending = append(ending, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ending...)
-	// After the first signal the default behaviour returns: a second one ends a shutdown that takes too long.
-	context.AfterFunc(ctx, stop)
+	// After the first signal the default behaviour returns: a second one ends a shutdown that takes too long. But not SIGHUP, which
+	// the shell and the kernel both send when a terminal is closed.
+	context.AfterFunc(ctx, func() {
+		signal.Ignore(syscall.SIGHUP)
+		stop()
+	})
 	cmd, err := newRoot().ExecuteContextC(ctx)
 	stop()
 	var code exitCode

@@ -178,7 +178,8 @@ func newServe() *cobra.Command {
 			"FAIRLEAD_ADMIN_KEY sets the first admin key (32 or more visible ASCII characters). Without it one is made,\n" +
 			"printed once, and kept in admin.key in the data directory. At the first start a link is printed that signs in to\n" +
 			"the console, once and within half an hour; fairlead console prints another.\n\n" +
-			"Ctrl-C, SIGTERM or closing its terminal drains the requests under way and ends with status 0. To wipe a trial, remove the data directory.",
+			"Ctrl-C, SIGTERM and a closed terminal end it: it answers the requests under way and exits with status 0. A second Ctrl-C\n" +
+			"or SIGTERM ends it at once. To wipe a trial, remove the data directory.",
 		Example: "  fairlead serve                                   # a private PostgreSQL, data in ./fairlead-data\n" +
 			"  fairlead serve --database-url postgres://fairlead:secret@db.internal:5432/fairlead --listen 0.0.0.0:8080\n" +
 			"  FAIRLEAD_ADMIN_KEY=$(openssl rand -hex 32) fairlead serve --listen 127.0.0.1:8081 --data ~/fairlead-data",

@@ -23,7 +23,7 @@ func TestUnreadableRequestsAreAnswered(t *testing.T) {
 			_, _ = w.Write([]byte("the handler's own"))
 		})
 	})
-	// As much as net/http reads: its limit and 4 KiB. What it leaves unread would reset the connection.
+	// net/http reads its limit and 4 KiB more. This is no longer: bytes that net/http leaves unread would reset the connection.
 	large := ("GET /cold HTTP/1.1\r\nX: " + strings.Repeat("x", 8<<10))[:8<<10]
 	for request, want := range map[string]string{
 		"nonsense\r\n\r\n":           "400|",

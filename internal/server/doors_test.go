@@ -134,7 +134,7 @@ func TestUnreadableRequests(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	const head = "Host: h\r\nConnection: keep-alive\r\n"
-	// What net/http reads beyond the limit. All that is sent is read, so that no reset overtakes the answer.
+	// net/http reads so many bytes beyond the limit. The test sends no more, because unread bytes would reset the connection.
 	const slop = 4096
 	large := "GET /healthz HTTP/1.1\r\n" + head + "X: " + strings.Repeat("x", maxHeaderBytes+slop)
 	for _, before := range []string{"", "GET /healthz HTTP/1.1\r\n" + head + "\r\n"} {
