@@ -28,32 +28,12 @@ const patience = 2 * time.Minute
 
 // TestConsoleWithoutServer stops, kills and restarts a server under an open console, which says at each moment what is so.
 func TestConsoleWithoutServer(t *testing.T) {
-	binary, err := exec.LookPath("fairlead") // testscript has put it there: this test's own binary.
-	testwait.Must(t, err)
-	chromiumPath(t)
 	database := pgtest.Server(t).URL()
-	server := sim.NewServer(sim.ServerOptions{
-		Binary: binary, DataDir: t.TempDir(), DatabaseURL: database, Args: []string{"--listen", fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))},
-	})
-	start := func() {
-		t.Helper()
-		_, err := server.Start(testwait.Context(t, patience))
-		testwait.Must(t, err)
-	}
-	start()
-	t.Cleanup(func() { _ = server.Kill(context.Background()) })
-
-	s := &scene{t: t, url: server.URL(), key: sim.AdminKey}
+	s, server, start := startProcess(t, database)
 	s.account("shop", 0)
 	campaign := s.newCampaign("Seen from outside", 3)
 	s.call(http.MethodPost, "/v1/campaigns/"+campaign+"/publish", nil)
-	b := openBrowser(t, s.url)
-	b.expect("net::ERR_", "WebSocket", "Failed to load", "Failed to fetch")
-	b.look(1440, "light")
-	b.visit("/console/")
-	b.write("form", "key", s.key)
-	b.click("form", "Sign in")
-	b.await("the overview", `document.querySelector(".tile time") !== null`)
+	b := s.opensConsole("net::ERR_", "WebSocket", "Failed to load", "Failed to fetch")
 	b.await("a look after the first", `document.querySelectorAll(".tile .value")[1].textContent.includes("a second")`)
 
 	// It hangs: nothing is refused, and nothing is answered.
@@ -129,6 +109,38 @@ func TestConsoleWithoutServer(t *testing.T) {
 	}
 	start()
 	b.await("it is back", `document.getElementById("away").hidden`)
+}
+
+// startProcess starts a server on a database as a process of its own, which tests can stop, kill, and start again.
+func startProcess(t *testing.T, database string) (s *scene, server *sim.Server, start func()) {
+	t.Helper()
+	binary, err := exec.LookPath("fairlead") // testscript has put it there: this test's own binary.
+	testwait.Must(t, err)
+	chromiumPath(t)
+	server = sim.NewServer(sim.ServerOptions{
+		Binary: binary, DataDir: t.TempDir(), DatabaseURL: database, Args: []string{"--listen", fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))},
+	})
+	start = func() {
+		t.Helper()
+		_, err := server.Start(testwait.Context(t, patience))
+		testwait.Must(t, err)
+	}
+	start()
+	t.Cleanup(func() { _ = server.Kill(context.Background()) })
+	return &scene{t: t, url: server.URL(), key: sim.AdminKey}, server, start
+}
+
+// opensConsole signs in to the console, in a browser that may have troubles with those in them.
+func (s *scene) opensConsole(troubles ...string) *browser {
+	s.t.Helper()
+	b := openBrowser(s.t, s.url)
+	b.expect(troubles...)
+	b.look(1440, "light")
+	b.visit("/console/")
+	b.write("form", "key", s.key)
+	b.click("form", "Sign in")
+	b.await("the overview", `document.querySelector(".tile time") !== null`)
+	return b
 }
 
 // comes waits for what holds on a page that loads itself again meanwhile.

@@ -214,11 +214,11 @@ func (b *browser) await(what, expression string) {
 	b.run("await "+what, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(stepTimeout)))
 }
 
-// visit goes to a page of the server and waits until it is shown.
+// visit goes to a page of the server and waits until it is shown, with its lists.
 func (b *browser) visit(path string) {
 	b.t.Helper()
 	b.run("visit "+path, chromedp.Navigate(b.home.String()+path))
-	b.await(path, `document.querySelector("h1") !== null && document.querySelector("#main[aria-busy]") === null`)
+	b.await(path, `document.querySelector("h1") !== null && document.querySelector("#main[aria-busy]") === null && [...document.querySelectorAll("#main [aria-live=off]")].every((e) => e.hasChildNodes())`)
 }
 
 // click presses the button with that text, or the link, within a part of the page.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
-	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -23,32 +21,13 @@ import (
 // TestConsoleInTrouble has an open console whose server has lost its database, whose request gets no answer, whose auction has no server,
 // and whose server drains.
 func TestConsoleInTrouble(t *testing.T) {
-	binary, err := exec.LookPath("fairlead") // testscript has put it there: this test's own binary.
-	testwait.Must(t, err)
-	chromiumPath(t)
 	proxy, through := wire.Through(t, pgtest.Server(t).URL(), wire.Options{})
-	server := sim.NewServer(sim.ServerOptions{
-		Binary: binary, DataDir: t.TempDir(), DatabaseURL: through, Args: []string{"--listen", fmt.Sprintf("127.0.0.1:%d", pgtest.Port(t))},
-	})
-	start := func() {
-		t.Helper()
-		_, err := server.Start(testwait.Context(t, patience))
-		testwait.Must(t, err)
-	}
-	start()
-	t.Cleanup(func() { _ = server.Kill(context.Background()) })
-	s := &scene{t: t, url: server.URL(), key: sim.AdminKey}
+	s, server, start := startProcess(t, through)
 	s.account("shop", 0)
 	for i := range 5 {
 		s.account(fmt.Sprintf("buyer-%d", i), 10_000_000)
 	}
-	b := openBrowser(t, s.url)
-	b.expect("net::ERR_", "WebSocket", "Failed to load", "Failed to fetch", "503")
-	b.look(1440, "light")
-	b.visit("/console/")
-	b.write("form", "key", s.key)
-	b.click("form", "Sign in")
-	b.await("the overview", `document.querySelector(".tile time") !== null`)
+	b := s.opensConsole("net::ERR_", "WebSocket", "Failed to load", "Failed to fetch", "503")
 
 	// The server answers, and its database does not.
 	b.visit("/console/accounts")

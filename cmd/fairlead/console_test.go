@@ -39,6 +39,7 @@ const proper = `(() => {
 		wrong.push("wider than the screen: " + document.documentElement.scrollWidth + " " + wide?.tagName + "." + wide?.className + " " + wide?.textContent.slice(0, 60));
 	}
 	for (const e of document.querySelectorAll(".card table")) if (e.checkVisibility() && e.getBoundingClientRect().right > e.closest(".card").getBoundingClientRect().right - 8) wrong.push("a table leaves its card: " + e.caption?.textContent);
+	for (const e of document.querySelectorAll("tbody .chooses")) if (Math.abs(e.getBoundingClientRect().top - e.closest("tr").querySelector(".lead").getBoundingClientRect().top) > 20) wrong.push("a box is apart from the name of its row");
 	if (window.pwned !== undefined) wrong.push("a stored text has run: " + window.pwned);
 	if (document.querySelector("main img[onerror], main script")) wrong.push("a stored text became markup");
 	for (const e of document.querySelectorAll(".note.bad[role=alert]")) wrong.push("a problem is shown: " + e.textContent);
@@ -74,7 +75,7 @@ func (s *scene) pages() []shownPage {
 		{"target-idle", "/console/targets/nowhere", "Nothing was sent to it yet"},
 		{"accounts", "/console/accounts", "buyer-1"},
 		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},
-		{"account", "/console/accounts/buyer-1", payloadImage},
+		{"account", "/console/accounts/buyer-1", "behind"},
 		{"account-escrow", "/console/accounts/escrow%2F" + s.onSale, "Available"},
 		{"account-outside", "/console/accounts/outside%2FEUR", "the outside of the books"},
 		{"transfers", "/console/transfers", "purchase"},

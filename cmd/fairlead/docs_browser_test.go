@@ -40,6 +40,7 @@ func TestDocsInBrowser(t *testing.T) {
 		b.accessible(t, "docs-"+where) // The rows of some operations: axe-core needs too long for all of them.
 		b.eval(`document.querySelector(".opblock-post .opblock-summary-control").click()`, nil)
 		b.await("one operation with its answers", `document.querySelector(".opblock-body .responses-table") !== null`)
+		b.await("answers that are wide enough to be read", `document.querySelector(".responses-table .response .response-col_description").getBoundingClientRect().width > 250`)
 		b.legible("docs-open-"+where, look.scheme)
 		b.accessible(t, "docs-open-"+where)
 

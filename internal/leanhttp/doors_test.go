@@ -17,7 +17,7 @@ import (
 )
 
 // newDoor is a server that tells of each request whether it is ambiguous, and of refused connections.
-func newDoor(t *testing.T, most int) (r *rig, told chan int) {
+func newDoor(t *testing.T, change func(*Server)) (r *rig, told chan int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	testwait.Must(t, err)
@@ -28,10 +28,11 @@ func newDoor(t *testing.T, most int) (r *rig, told chan int) {
 			body, _ := io.ReadAll(q.Body)
 			_, _ = fmt.Fprintf(w, "%v %s", Ambiguous(q.Context()), body)
 		})},
-		Hot:      func(path string) bool { return strings.HasPrefix(path, "/hot") },
-		MaxConns: most, Full: []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfull"),
+		Hot:     func(path string) bool { return strings.HasPrefix(path, "/hot") },
+		Full:    []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nfull"),
 		Refused: func(n int, _ error) { told <- n },
 	}
+	change(r.server)
 	go func() { r.served <- r.server.Serve(l) }()
 	t.Cleanup(func() {
 		_ = r.server.Close()
@@ -45,7 +46,7 @@ func newDoor(t *testing.T, most int) (r *rig, told chan int) {
 // TestTwoLengthsAreTold sends requests that say the length of their body twice, to hot and to other paths, alone and behind others.
 func TestTwoLengthsAreTold(t *testing.T) {
 	t.Parallel()
-	r, _ := newDoor(t, 0)
+	r, _ := newDoor(t, func(*Server) {})
 	const chunked = "3\r\nabc\r\n0\r\n\r\n"
 	for _, path := range []string{"/hot", "/cold"} {
 		for _, before := range []string{"", "GET /cold HTTP/1.1\r\nHost: h\r\n\r\n", post("/hot", "xyz"), post("/cold", "xyz")} {
@@ -106,7 +107,7 @@ func FuzzFraming(f *testing.F) {
 func TestConnectionsHaveALimit(t *testing.T) {
 	t.Parallel()
 	const most, more = 5, 20
-	r, told := newDoor(t, most)
+	r, told := newDoor(t, func(s *Server) { s.MaxConns = most })
 	for range 3 {
 		open := make([]*peer, most)
 		for i := range open {

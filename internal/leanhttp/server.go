@@ -34,6 +34,9 @@ type Server struct {
 	MaxConns int
 	// Full is what a connection that finds no room is answered, the whole of it with its head.
 	Full []byte
+	// Unreadable makes the answer to a request that net/http can't read, the whole of it with its head; the connection ends
+	// behind it. The status and the reason are those of net/http, which gives no reason for some. nil: net/http's plain text.
+	Unreadable func(status int, reason string) []byte
 	// Refused is called at most once a second, with the number of connections refused since the last call and the reason for the
 	// last refusal; it may be nil.
 	Refused func(connections int, why error)

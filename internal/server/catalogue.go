@@ -31,7 +31,7 @@ type explained struct {
 var catalogue = sync.OnceValue(func() (all []explained) {
 	kinds := slices.Concat([]kind{
 		unauthorized, methodNotAllowed, payloadTooLarge, unknownOutcome, internalError, keyReused,
-		foreignHost, tooManyConns, linkUsed, crossOrigin, notAnAdmin,
+		foreignHost, tooManyConns, headersTooLarge, linkUsed, crossOrigin, notAnAdmin,
 		edge.BadRequest, edge.Forbidden, edge.NotFound, edge.RateLimited, edge.Overloaded, edge.ShuttingDown, edge.Unavailable,
 	}, live.Problems())
 	for _, row := range problems {

@@ -3,7 +3,9 @@ package server
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -125,6 +127,53 @@ func TestTwoLengths(t *testing.T) {
 		_ = conn.Close()
 	}
 	e.balance("alice", 0, 0)
+}
+
+// TestUnreadableRequests sends what no handler sees, as the first request of a connection and behind another one.
+func TestUnreadableRequests(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	const head = "Host: h\r\nConnection: keep-alive\r\n"
+	// What net/http reads beyond the limit. All that is sent is read, so that no reset overtakes the answer.
+	const slop = 4096
+	large := "GET /healthz HTTP/1.1\r\n" + head + "X: " + strings.Repeat("x", maxHeaderBytes+slop)
+	for _, before := range []string{"", "GET /healthz HTTP/1.1\r\n" + head + "\r\n"} {
+		for _, c := range []struct {
+			request, code string
+			status        int
+		}{
+			{"nonsense\r\n\r\n", "bad_request", http.StatusBadRequest},
+			{"GET /healthz HTTP/1.1\r\n\r\n", "bad_request", http.StatusBadRequest},
+			{"GET /healthz HTTP/1.1\r\n" + head + "A header: x\r\n\r\n", "bad_request", http.StatusBadRequest},
+			{"POST /v1/deposits HTTP/1.1\r\n" + head + "Content-Length: many\r\n\r\n", "bad_request", http.StatusBadRequest},
+			{large[:maxHeaderBytes+slop], "headers_too_large", http.StatusRequestHeaderFieldsTooLarge},
+			{"POST /v1/deposits HTTP/1.1\r\n" + head + "Transfer-Encoding: gzip\r\n\r\n", "bad_request", http.StatusBadRequest},
+			{"GET /healthz HTTP/4.0\r\n" + head + "\r\n", "bad_request", http.StatusBadRequest},
+		} {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
+			must(t, err)
+			must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+			answers := bufio.NewReader(conn)
+			if before != "" && c.code != "headers_too_large" { // Of a second request net/http reads some without counting.
+				_, err = conn.Write([]byte(before))
+				must(t, err)
+				first, err := http.ReadResponse(answers, nil)
+				must(t, err)
+				_, err = io.Copy(io.Discard, first.Body)
+				must(t, errors.Join(err, first.Body.Close()))
+			}
+			_, err = conn.Write([]byte(c.request))
+			must(t, err)
+			response, err := http.ReadResponse(answers, nil)
+			must(t, err)
+			a := e.received("", c.request[:min(len(c.request), 60)], "", response)
+			a.problem(c.status, c.code)
+			if !response.Close {
+				t.Errorf("%q: the answer does not say that the connection ends", a.body)
+			}
+			must(t, errors.Join(response.Body.Close(), conn.Close()))
+		}
+	}
 }
 
 // TestStreamsOfOnePrincipal opens as many sockets and streams as a principal may have, and one more.

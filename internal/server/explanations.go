@@ -24,6 +24,7 @@ var explanations = map[string]string{
 	"events_expired":           "The events after `since` are older than the server's retention. Read the current state, and subscribe without `since`.",
 	"forbidden":                "The credential is good and may not do this: a user's token acts for its own account alone, a reader's key only reads. Use another credential.",
 	"foreign_host":             "The Host header names a host that this server doesn't answer to, which protects a local server from web pages. Add the name with `--allowed-hosts`.",
+	"headers_too_large":        "The request line and the headers have more bytes than the server reads. `detail` names the limit. Send fewer or shorter headers; the server has closed the connection.",
 	"hold_closed":              "The hold was captured, released, or has expired. Its status says which.",
 	"hold_owned":               "The hold belongs to a bid or another part of the system, which alone may end it.",
 	"idempotency_key_required": "Every request that changes something needs the header `Idempotency-Key` once, with 1 to 255 visible ASCII characters. Choose a new key for each intent, and repeat it when you repeat the request.",

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -327,6 +328,8 @@ func (m *httpMetrics) request(method, route string, status int, took time.Durati
 var (
 	foreignHost  = kind{Status: http.StatusMisdirectedRequest, Code: "foreign_host", Title: "The server does not answer to this host's name"}
 	tooManyConns = kind{Status: http.StatusServiceUnavailable, Code: "overloaded", Title: "The server has as many connections as it may have", Retryable: true}
+
+	headersTooLarge = kind{Status: http.StatusRequestHeaderFieldsTooLarge, Code: "headers_too_large", Title: "The headers of the request are too large"}
 )
 
 // checkDoor refuses what no honest client sends.
@@ -399,9 +402,27 @@ func connectionsFor(descriptors int) int {
 
 // fullAnswer answers a connection when there is no room for it.
 func fullAnswer() []byte {
-	body := mustMarshal(problemOf(&refusal{Kind: tooManyConns, Detail: "no more connections are taken for now"}, ""))
-	return fmt.Appendf(nil, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: %s\r\nContent-Length: %d\r\nRetry-After: %s\r\nConnection: close\r\n\r\n%s",
-		contentTypeProblem, len(body), strconv.Itoa(retryAfterSeconds), body)
+	return lastAnswer(tooManyConns, "no more connections are taken for now", "", fmt.Sprintf("Retry-After: %d\r\n", retryAfterSeconds))
+}
+
+// unreadableAnswer answers a request that net/http can't read, so that no handler sees it.
+func unreadableAnswer(status int, reason string) []byte {
+	id := uuid.Must(uuid.NewV7()).String()
+	header := "X-Request-Id: " + id + "\r\n"
+	switch status {
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return lastAnswer(headersTooLarge, fmt.Sprintf("the request line and the headers exceed %d bytes", maxHeaderBytes), id, header)
+	case http.StatusNotImplemented:
+		reason = "the only transfer encoding is chunked"
+	}
+	return lastAnswer(edge.BadRequest, cmp.Or(reason, "the request line or a header can't be read"), id, header)
+}
+
+// lastAnswer is a problem as the whole answer on a connection that then ends. headers are more lines of its head.
+func lastAnswer(k kind, detail, requestID, headers string) []byte {
+	body := mustMarshal(problemOf(&refusal{Kind: k, Detail: detail}, requestID))
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nX-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n%sConnection: close\r\n\r\n%s",
+		k.Status, http.StatusText(k.Status), contentTypeProblem, len(body), headers, body)
 }
 
 // refusedConnections tells of connections that were not taken, at most once a second.

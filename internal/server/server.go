@@ -184,7 +184,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 			base = context.WithValue(base, hostsKey{}, h)
 		}
 	}
-	srv := &leanhttp.Server{Hot: s.hot, MaxConns: cmp.Or(s.MaxConnections, maxConnections()), Full: fullAnswer(), Refused: s.refusedConnections, HTTP: &http.Server{
+	srv := &leanhttp.Server{Hot: s.hot, MaxConns: cmp.Or(s.MaxConnections, maxConnections()), Full: fullAnswer(), Unreadable: unreadableAnswer, Refused: s.refusedConnections, HTTP: &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
 		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,

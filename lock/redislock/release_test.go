@@ -142,7 +142,7 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		holder := open(t, server.Addr(), Options{Observer: &seen})
 		client := testredis.Rueidis.Open(t, server.Addr())
 		doomed := on(t, client, Options{})
-		held := acquire(t, holder, request(400*time.Millisecond, 0, "k"))
+		held := acquire(t, holder, request(time.Minute, 0, "k"))
 		ended := make(chan error, 1)
 		go func() {
 			_, err := doomed.Acquire(t.Context(), request(time.Minute, lock.Forever, "k"))
@@ -154,7 +154,9 @@ func TestReleasingAnExpiredGrant(t *testing.T) {
 		if err := <-ended; err == nil {
 			t.Fatal("the doomed one was granted the lock")
 		}
-		pause(t, 500*time.Millisecond)
+		held, err := holder.Renew(t.Context(), held.ID, lock.MinTTL) // Nobody else notices that it ends.
+		testwait.Must(t, err)
+		pause(t, 2*lock.MinTTL)
 		if err := holder.Release(t.Context(), held); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("released: %v, want ErrLost", err)
 		}

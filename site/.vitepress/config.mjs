@@ -20,12 +20,15 @@ function links(md) {
         const directory = existsSync(join(root, target)) && statSync(join(root, target)).isDirectory()
         if (directory && page.test(join(target, 'README.md'))) target = join(target, 'README.md')
         token.attrSet('href', page.test(target)
-          ? '/' + target + (anchor ? '#' + anchor : '')
+          ? '/' + target.replace(/README\.md$/, '') + (anchor ? '#' + anchor : '')
           : `${repository}/${directory ? 'tree' : 'blob'}/main/${target}`)
       }
     }
   })
 }
+
+// The anchors of headings are those that the repository's own pages have, which links are written for.
+const slugify = (heading) => heading.trim().toLowerCase().replace(/[^\p{L}\p{M}\p{N}\p{Pc}\- ]/gu, '').replaceAll(' ', '-')
 
 const section = (text, base, pages) => ({ text, collapsed: true, items: pages.map(([text, link]) => ({ text, link: base + link })) })
 
@@ -37,7 +40,7 @@ export default defineConfig({
   rewrites: (id) => id.replace(/(^|\/)README\.md$/, '$1index.md'),
   cleanUrls: false,
   lastUpdated: false,
-  markdown: { config: links, html: false },
+  markdown: { config: links, html: false, anchor: { slugify } },
   vite: { publicDir: false },
   themeConfig: {
     search: { provider: 'local' },

@@ -124,16 +124,20 @@ export function plot({ label, series, spell, x, height = 200, from, marks, zoome
     },
   });
 
-  // tell writes the values under the pointer, or the last ones.
+  // tell writes the values under the pointer; without one, the latest of a chart over time, and none of another chart.
   function tell() {
     if (!u || !columns) return;
     const i = u.cursor.idx;
+    const away = i === null || i === undefined;
     series.forEach((s, n) => {
-      let v = i === null || i === undefined ? null : columns[n + 1][i];
-      if (i === null || i === undefined) v = columns[n + 1].findLast((y) => y !== null && y !== undefined);
+      if (away && x) {
+        text(values[n], "");
+        return;
+      }
+      const v = away ? columns[n + 1].findLast((y) => y !== null && y !== undefined) : columns[n + 1][i];
       text(values[n], v === null || v === undefined ? "–" : (s.spell ?? spell)(v));
     });
-    text(at, i === null || i === undefined ? "" : x ? x(columns[0][i]) : spellTime({ ...day, ...second }, columns[0][i] * 1000));
+    text(at, away ? "" : x ? x(columns[0][i]) : spellTime({ ...day, ...second }, columns[0][i] * 1000));
   }
 
   function draw() {

@@ -1,7 +1,7 @@
 import { h, fill } from "../dom.js";
 import { get } from "../api.js";
 import { action, card, copy, facts, head, list, watch } from "../ui.js";
-import { money, short, when } from "../format.js";
+import { badge, money, short, when } from "../format.js";
 import { account, named } from "../names.js";
 import { balanceChart } from "../history.js";
 
@@ -18,7 +18,7 @@ export default async function page(ctx) {
   watch(ctx, itself, accounts);
   const spell = (n, sign) => money(n, a?.currency ?? id.split("/")[1] ?? "", sign);
   fill(ctx.root, head(id, { crumb: ["Accounts", "/console/accounts"] }),
-    a ? h("div", { class: "tiles" },
+    a ? h("div", { class: "tiles sums" },
       [["Available", spell(a.available)], ["Held", spell(a.held)], ["In all", spell(a.available + a.held)]].map(([what, value]) => h("div", { class: "tile" }, h("div", { class: "what" }, what), h("div", { class: "value" }, value))))
       : h("p", { class: "note" }, "This is the outside of the books: money that comes in leaves it, money that goes out returns to it. It has entries and no balance."),
     a && balanceChart(ctx, a, spell),
@@ -33,12 +33,23 @@ export default async function page(ctx) {
         { name: "Actions", act: true, cell: (x) => x.owner === "" && action("Release", { title: "Release the hold", verb: `Release ${spell(x.amount)} to ${id}`, keep: "Keep the hold", explain: `${spell(x.amount)} become available to ${id} again.`, path: `/v1/holds/${x.id}/release`, audit: { object: x.id }, done: ctx.reload }) },
       ],
     }).element),
+    a && !id.includes("/") && card("Standing bids", list(ctx, {
+      caption: "Standing bids", none: "It has no bid in an auction under way.", limit: 20, prefix: "bids.", path: () => `/v1/accounts/${path}/bids`,
+      columns: [
+        { name: "Auction", lead: true, cell: (b) => named(b.auction, "auction") },
+        { name: "Amount", num: true, cell: (b) => spell(b.amount) },
+        { name: "Round", num: true, cell: (b) => b.round },
+        { name: "Rank", num: true, cell: (b) => b.rank },
+        { name: "Place", cell: (b) => (b.winning ? badge("winning", "good") : "behind") },
+        { name: "Round ends", cell: (b) => when(b.round_ends_at) },
+      ],
+    }).element),
     card("Entries, newest first", list(ctx, {
       caption: "Entries", none: "Nothing ever moved.", path: () => `/v1/admin/accounts/${path}/entries`,
       columns: [
         { name: "Amount", num: true, lead: true, cell: (e) => h("span", { class: e.amount < 0 ? "soft" : null }, spell(e.amount, true)) },
         { name: "Balance", num: true, cell: (e) => (e.balance === null ? "–" : spell(e.balance)) },
-        { name: "Kind", cell: (e) => e.kind },
+        { name: "Kind", cell: (e) => h("span", { class: "nowrap" }, e.kind) },
         { name: "With", cell: (e) => account(e.counterparty) },
         { name: "Memo", cell: (e) => e.memo || h("span", { class: "soft" }, "–") },
         { name: "Transfer", cell: (e) => h("a", { href: `/console/transfers/${e.transfer}` }, short(e.transfer)) },

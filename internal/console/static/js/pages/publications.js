@@ -28,7 +28,7 @@ export default async function publications(ctx) {
       ],
     },
     columns: [
-      { name: "Publication", cell: (p) => h("a", { href: `/console/publications/${p.id}` }, short(p.id)) },
+      { name: "Publication", lead: true, cell: (p) => h("a", { href: `/console/publications/${p.id}` }, short(p.id)) },
       { name: "Target", cell: (p) => h("a", { href: `/console/publications${query({ target: p.target })}` }, p.target) },
       { name: "Status", cell: (p) => badge(p.status) },
       { name: "Attempts", num: true, cell: (p) => p.attempts },

@@ -42,7 +42,7 @@ export default async function saga(ctx) {
       ]))),
     card("Steps", table([
       { name: "Step", lead: true, cell: (x) => x.name },
-      { name: "Where", cell: (x) => ends(m, x).map(end) },
+      { name: "Where", cell: (x) => h("div", {}, ends(m, x).map(end)) },
       { name: "Status", cell: (x) => badge(x.status, tone[x.status]) },
       { name: "Attempts", num: true, cell: (x) => x.attempts || "–" },
       { name: "Made", cell: (x) => made(m, x, x.result) },

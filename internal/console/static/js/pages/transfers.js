@@ -14,7 +14,7 @@ export default async function transfers(ctx) {
     filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed"], clears: ["account"] }, { name: "account", label: "Account", placeholder: "alice", clears: ["status"] }],
     columns: [
       { name: "Transfer", cell: (t) => h("a", { href: `/console/transfers/${t.transfer ?? t.id}` }, short(t.transfer ?? t.id)) },
-      { name: "Kind", cell: (t) => t.kind },
+      { name: "Kind", cell: (t) => h("span", { class: "nowrap" }, t.kind) },
       { name: "From", cell: (t) => account(t.from ?? (t.amount < 0 ? of() : t.counterparty)) },
       { name: "To", cell: (t) => account(t.to ?? (t.amount < 0 ? t.counterparty : of())) },
       { name: "Amount", num: true, cell: (t) => money(Math.abs(t.amount), t.currency) },
