@@ -49,6 +49,9 @@ import (
 // closeTimeout bounds each step of a shutdown but the drain, which has an option.
 const closeTimeout = 15 * time.Second
 
+// startPatience is how long a start waits for a database that takes connections and does not answer. A start holds up nobody.
+const startPatience = 30 * time.Second
+
 // Server is a running server with everything beneath it. Make it with [Open], and end it with [Server.Close] or
 // [Server.Run]. It is safe for concurrent use.
 type Server struct {
@@ -126,7 +129,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	reads := s.o.DatabaseConnections / readShare
 	s.db, err = postgres.Open(ctx, postgres.Options{
 		URL: s.url, MaxConns: s.o.DatabaseConnections - reads, ReadConns: reads, Logger: s.logger, Observer: telemetry.NewTransactions(registry),
-		UnavailableAfter: s.o.UnavailableAfter, Watch: s.watchOf(registry, cross.Local), Sessions: s.o.DatabaseSessions(),
+		UnavailableAfter: s.o.UnavailableAfter, Patience: startPatience, Watch: s.watchOf(registry, cross.Local), Sessions: s.o.DatabaseSessions(),
 	})
 	if err != nil {
 		return err

@@ -35,7 +35,9 @@ const remotePatience = 5 * time.Second
 
 // startCross makes the service of transfers between ledgers. A ledger that can't be used keeps the server from starting.
 func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) error {
-	upkeep, err := postgres.Open(ctx, postgres.Options{URL: s.url, MaxConns: upkeepConnections, Logger: s.logger, UnavailableAfter: s.o.UnavailableAfter})
+	upkeep, err := postgres.Open(ctx, postgres.Options{
+		URL: s.url, MaxConns: upkeepConnections, Logger: s.logger, UnavailableAfter: s.o.UnavailableAfter, Patience: startPatience,
+	})
 	if err != nil {
 		return err
 	}

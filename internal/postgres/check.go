@@ -78,8 +78,9 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	case named != "" && !seesStandbys:
 		add("replication", false, "GRANT pg_read_all_stats TO the role of the database URL",
 			"this role can't see whether the standbys of synchronous_standby_names are connected")
-	case named != "" && confirming == 0:
-		add("replication", true, "connect such a standby, or change synchronous_standby_names",
+	// No promise is broken then: commits wait, unless they wait for nobody.
+	case named != "" && confirming == 0 && synchronous != "off" && synchronous != "local":
+		add("replication", false, "connect such a standby, or change synchronous_standby_names",
 			"synchronous_standby_names is %q, and no such standby is connected: commits wait for it for ever", named)
 	case named == "" && standbys > 0:
 		add("replication", false, "name the standbys in synchronous_standby_names, or accept that: docs/operations/servers.md",

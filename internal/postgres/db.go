@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
@@ -32,6 +33,7 @@ const (
 	lockTimeout      = "10s"
 	idleInTxTimeout  = "5s" // a process that was stopped in mid-transaction loses its locks after this
 	connectTimeout   = 5 * time.Second
+	openPause        = 100 * time.Millisecond // between tries to connect at the start
 	// readShare is which part of MaxConns is added for reads where ReadConns does not say how many.
 	readShare = 4
 	// cancelPatience is how long a read that was called off may take to say that it has ended, before its connection is
@@ -55,6 +57,9 @@ type Options struct {
 	// UnavailableAfter is how long the database may be silent before those who wait for it get "unavailable";
 	// 0 means [UnavailableAfter].
 	UnavailableAfter time.Duration
+	// Patience is how long [Open] tries to connect again where PostgreSQL does not answer in time, as on a machine that is busy with
+	// starting it. One try takes at most half of UnavailableAfter, and there is one at least.
+	Patience time.Duration
 	// Watch has the database watched for lost commits, see [DB.WatchHistory]; nil: it is not.
 	Watch *Watch
 	// Sessions is how many connections to this database the whole process may need, see [Sessions]. A connection pooler that does
@@ -107,6 +112,20 @@ const scanFreely = `SELECT set_config('statement_timeout', '15min', true), set_c
 // Open connects to the database and makes sure that it answers. The caller closes it. Its error is an [operator.UnreadyError] where
 // the database refuses or does not answer, and a [PoolerError] where a connection pooler is in between that nothing here can work with.
 func Open(ctx context.Context, o Options) (*DB, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	for start := time.Now(); ; {
+		db, err := openOnce(ctx, o)
+		late := pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)
+		if !late || time.Since(start) >= o.Patience || !wait.For(ctx, openPause) {
+			return db, err
+		}
+		o.Logger.WarnContext(ctx, "the database does not answer in time: trying again", "error", err)
+	}
+}
+
+func openOnce(ctx context.Context, o Options) (*DB, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: database URL: %w", err)
@@ -128,9 +147,6 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 	})
 	pgkit.NoteReplication(&cfg.ConnConfig.Config)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	onlyNewest(&cfg.ConnConfig.Config, o.Logger, o.Observer)
 	newest, err := newestVersion()
 	if err != nil {

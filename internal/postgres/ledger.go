@@ -69,6 +69,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	if err != nil {
 		return err
 	}
+	noteUnrecorded(tx, known)
 	l.db.spec.Clock.Learned(book.Now(), asked, time.Now())
 	if err := setHoldsAside(ctx, tx, aside, book, want.Holds); err != nil {
 		return err

@@ -137,6 +137,7 @@ func (l *Locks) renew(ctx context.Context, c command.Command[lock.Renewal]) (ans
 			answer = command.Answer{Answer: k.answer}
 			return err
 		}
+		noteUnrecorded(tx, nil)
 		var result any
 		refusal := lock.ErrLost
 		if notOne == nil {
@@ -171,6 +172,7 @@ func (l *Locks) release(ctx context.Context, c command.Command[lock.Renewal]) (a
 			answer = command.Answer{Answer: k.answer}
 			return err
 		}
+		noteUnrecorded(tx, nil)
 		if done, err = l.backend.ReleaseIn(ctx, tx, id); err != nil {
 			return err
 		}

@@ -58,6 +58,7 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 		if err != nil {
 			return aside.met(err)
 		}
+		noteUnrecorded(tx, known)
 		u := &lottery.Unit{Creation: &lottery.Creation{Book: book}, Keys: idempotency.NewBatch(known)}
 		decide(u)
 
@@ -129,6 +130,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		if err != nil {
 			return aside.met(err)
 		}
+		noteUnrecorded(tx, known)
 		u.State.Book, u.Keys = book, idempotency.NewBatch(known)
 		decide(u)
 		if n := len(u.State.Purchases); n > 0 {

@@ -87,6 +87,7 @@ func (s *Publications) commit(want publish.Want, decide func(*publish.Unit) erro
 		if err != nil {
 			return aside.met(err)
 		}
+		noteUnrecorded(tx, u.Known)
 		var before publish.Publication
 		if u.Publication != nil {
 			before = *u.Publication

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
@@ -124,6 +125,72 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 	expectFindings(t, open(t, Options{URL: server.URL()}), "fsync!", "full_page_writes!", "synchronous_commit")
 }
 
+// TestCheckOfReplication has what commits wait for changed, and a standby come and go.
+func TestCheckOfReplication(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	testwait.Must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	check := func(synchronous, named string, says ...string) {
+		t.Helper()
+		for _, sql := range []string{
+			`SET synchronous_commit = local`, // The statements themselves wait for nobody.
+			`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = ` + synchronous + `', current_database()); END $$`,
+			`ALTER SYSTEM SET synchronous_standby_names = '` + named + `'`, `SELECT pg_reload_conf()`,
+		} {
+			testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
+		}
+		db := open(t, Options{URL: server.URL()})
+		testwait.Eventually(t, patience, "the settings", func() bool {
+			settings, err := db.Settings(t.Context())
+			testwait.Must(t, err)
+			return slices.Contains(settings, Setting{"synchronous_commit", synchronous}) && slices.Contains(settings, Setting{"synchronous_standby_names", named})
+		})
+		findings, err := db.Check(t.Context())
+		testwait.Must(t, err)
+		said := []string{}
+		for _, f := range findings {
+			if f.Fatal || f.Remedy == "" {
+				t.Errorf("%+v", f)
+			}
+			said = append(said, f.Check+": "+f.Message)
+		}
+		if len(said) != len(says) {
+			t.Errorf("synchronous_commit %s, standbys %q: %q, want %q", synchronous, named, said, says)
+			return
+		}
+		for i := range says {
+			if !strings.HasPrefix(said[i], says[i]) {
+				t.Errorf("synchronous_commit %s, standbys %q: %q, want %q", synchronous, named, said, says)
+			}
+		}
+	}
+	const off, local = "synchronous_commit: synchronous_commit is off: a crash", "synchronous_commit: synchronous_commit is local: a failover"
+	check("on", "")
+	check("off", "", off)
+	check("local", "")
+	check("local", "ghost", local)
+	check("off", "ghost", off)
+	check("on", "ghost", `replication: synchronous_standby_names is "ghost", and no such standby is connected`)
+	check("remote_apply", "ghost", `replication: synchronous_standby_names is "ghost", and no such standby is connected`, "costs: synchronous_commit is remote_apply")
+
+	config, err := pgconn.ParseConfig(server.URL())
+	testwait.Must(t, err)
+	config.RuntimeParams["replication"] = "database" // The rules for the database admit it.
+	standby, err := pgconn.ConnectConfig(t.Context(), config)
+	testwait.Must(t, err)
+	check("on", "", "replication: replication is asynchronous: a failover may lose")
+	check("off", "", off, "replication: replication is asynchronous: a failover may lose")
+	testwait.Must(t, standby.Close(t.Context()))
+	testwait.Eventually(t, patience, "the end of the standby", func() bool {
+		var left int
+		testwait.Must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_replication`).Scan(&left))
+		return left == 0
+	})
+	check("on", "")
+}
+
 // TestCheckNamesWhoBlocks has a session lock what another one waits for.
 func TestCheckNamesWhoBlocks(t *testing.T) {
 	t.Parallel()
@@ -191,7 +258,7 @@ func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one ser
 	exec(t, db, `ALTER SYSTEM SET synchronous_standby_names = 'missing'`)
 	exec(t, db, `SELECT pg_reload_conf()`)
 	missStandby(t, db)
-	expectFindings(t, db, "replication!")
+	expectFindings(t, db, "replication")
 	t.Run("one", func(t *testing.T) { checkOneUnreplicated(t, server.URL(), db) })
 	t.Run("several on few connections", func(t *testing.T) { checkManyUnreplicated(t, server.URL(), db) })
 	t.Run("a term", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
@@ -28,19 +29,25 @@ var (
 // A database that is away is waited for until [Options].UnavailableAfter; one that answers, and takes its time, is not
 // hurried.
 //
-// Errors: command.ErrUnavailable when the database could not be used and nothing was applied;
+// Errors: command.ErrUnavailable when the database could not be used and nothing was applied, and command.ErrNotApplied with it
+// where the last run of fn had called noteUnrecorded before PostgreSQL refused a statement;
 // command.ErrUnknownOutcome when a COMMIT's answer was lost and could not be had; else what fn or the database said.
 func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+	unrecorded := false // and rolled back: the last run of fn
 	outcome, err := db.runner.Run(ctx, name, func(ctx context.Context, tx pgx.Tx) error {
 		t := &lockingTx{Tx: tx.(*pgkit.Tx), accounts: db.spec.Accounts} //nolint:errcheck // The runner gives nothing else.
 		t.Ended = t.unlock
-		return fn(ctx, t)
+		err := fn(ctx, t)
+		unrecorded = t.unrecorded && pgkit.Undone(err)
+		return err
 	})
 	switch outcome {
 	case pgkit.Committed:
 		return nil
 	case pgkit.Unavailable:
-		err = command.Unavailable(err)
+		if err = command.Unavailable(err); unrecorded {
+			err = command.NotApplied(err)
+		}
 	case pgkit.Unknown:
 		err = command.UnknownOutcome(err)
 	case pgkit.Failed:
@@ -83,6 +90,17 @@ type lockingTx struct {
 	accounts *speculation.Accounts
 	locked   []string     // accounts that the cache knows to be locked
 	book     *ledger.Book // what is to be remembered of them; may be nil
+
+	unrecorded bool // see noteUnrecorded
+}
+
+// noteUnrecorded is called once the records of a transaction's keys were read. If there are none, and PostgreSQL then refuses a
+// statement, so that the transaction is rolled back, [DB.run] says that its commands were not applied. It is for transactions that are
+// all there is of their commands: a request that has started a run in an earlier transaction has no record either.
+func noteUnrecorded(tx pgx.Tx, known []idempotency.Record) {
+	if t, ok := tx.(*lockingTx); ok {
+		t.unrecorded = len(known) == 0
+	}
 }
 
 // sendAndCommit sends the last statements of a transaction that [DB.run] runs, and COMMIT with them: see [pgkit.Tx.SendAndCommit].

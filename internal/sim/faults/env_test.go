@@ -134,13 +134,18 @@ func (s *server) kill(t *testing.T) {
 
 // tries sends one command under a key of its own and returns what came back, status 0 when nothing did.
 func (s *server) tries(ctx context.Context, method, path, body string) (status int, answer []byte) {
+	return s.triesUnder(ctx, uuid.NewString(), method, path, body)
+}
+
+// triesUnder is tries with a given key.
+func (s *server) triesUnder(ctx context.Context, key, method, path, body string) (status int, answer []byte) {
 	request, err := http.NewRequestWithContext(ctx, method, s.URL()+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return 0, nil
 	}
 	request.Header.Set("Authorization", "Bearer "+sim.AdminKey)
 	if method != http.MethodGet {
-		request.Header.Set("Idempotency-Key", uuid.NewString())
+		request.Header.Set("Idempotency-Key", key)
 	}
 	response, err := calls.Do(request)
 	if err != nil {

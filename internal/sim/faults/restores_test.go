@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -141,6 +142,7 @@ func TestRestoreToAnEarlierPoint(t *testing.T) {
 	proxy, through := wire.Through(t, old.URL(), wire.Options{})
 	server := newServer(t, through)
 	w := newWitness(t, server)
+	r := newRemembered(t, server)
 	page := sectionIn(t, restoresPage, "Point-in-time recovery")
 	base := filepath.Join(t.TempDir(), "base")
 	(operator{server.URL(), old.URL()}).runs(t, page, "pg_basebackup", "--pgdata=base", "--pgdata="+base)
@@ -148,27 +150,8 @@ func TestRestoreToAnEarlierPoint(t *testing.T) {
 	amount := w.amount
 	execute(t, old.URL(), `SELECT pg_create_restore_point('noon')`)
 	w.acts(t, server, "kept", "new")
-	segment := queried[string](t, old.URL(), `SELECT pg_walfile_name(pg_switch_wal())`)
-	testwait.Eventually(t, patience, "the log is in the archive", func() bool {
-		_, err := os.Stat(filepath.Join(archive, segment))
-		return err == nil
-	})
-	settings := strings.NewReplacer("/archive/", archive+"/", "recovery_target_time = '2027-01-31 12:00:00+00'", "recovery_target_name = 'noon'").
-		Replace(page.settings(t))
-	restored := pgtest.ServerOn(t, func(dir string) error {
-		to := filepath.Join(dir, "postgres")
-		if err := os.CopyFS(to, os.DirFS(base)); err != nil {
-			return err
-		}
-		if err := os.Chmod(to, 0o700); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(to, "recovery.signal"), nil, 0o600); err != nil {
-			return err
-		}
-		// Who starts it takes its first answer for the end of the recovery.
-		return os.WriteFile(filepath.Join(to, "postgresql.auto.conf"), []byte(settings+"hot_standby = off\n"), 0o600)
-	})
+	r.acts(t, server)
+	restored := recovers(t, old, archive, base, page)
 	at := operator{server.URL(), restored.URL()}
 	testwait.Eventually(t, patience, "the end of the recovery", func() bool {
 		return strings.TrimSpace(at.runs(t, page, "psql")) == "f"
@@ -185,7 +168,77 @@ func TestRestoreToAnEarlierPoint(t *testing.T) {
 	at.runs(t, page, "fairlead doctor --accept-history")
 	w.amount = amount
 	w.acts(t, server, "kept", "new")
+	r.acts(t, server)
+	at.runs(t, page, "fairlead integrity")
 	at.runs(t, page, "fairlead doctor --database-url")
+}
+
+// remembered is what a server has in its caches: the balance of an account, the free positions of a campaign, and a key.
+type remembered struct{ campaign, key string }
+
+func newRemembered(t *testing.T, s *server) *remembered {
+	t.Helper()
+	s.accounts(t, "cara", "house")
+	r := &remembered{key: uuid.NewString()}
+	var campaign thing
+	s.posts(t, "/v1/campaigns", `{"name":"n","base_length":2,"price":10,"currency":"SIM","beneficiary":"house","prizes":[{"name":"a","quantity":1}]}`, &campaign)
+	r.campaign = campaign.ID
+	s.posts(t, "/v1/campaigns/"+r.campaign+"/publish", ``, nil)
+	s.posts(t, "/v1/campaigns/"+r.campaign+"/purchases", `{"account":"cara"}`, nil)
+	return r
+}
+
+// acts changes all of it, and fails the test unless the server begins with what was there before: after a restore it does all of it
+// once more.
+func (r *remembered) acts(t *testing.T, s *server) {
+	t.Helper()
+	balance := func(want int) {
+		t.Helper()
+		var account struct{ Available int }
+		if s.does(t, http.MethodGet, "/v1/accounts/cara", "", &account); account.Available != want {
+			t.Errorf("cara has %d, want %d", account.Available, want)
+		}
+	}
+	balance(999_990)
+	status, answer := s.triesUnder(testwait.Context(t, patience), r.key, http.MethodPost, "/v1/deposits", `{"account":"cara","amount":500}`)
+	if status != http.StatusCreated {
+		t.Errorf("a deposit: %d %s", status, answer)
+	}
+	balance(1_000_490)
+	for range 2 {
+		s.posts(t, "/v1/campaigns/"+r.campaign+"/purchases", `{"account":"cara"}`, nil)
+	}
+	balance(1_000_470)
+	var campaign struct{ Status string }
+	if s.does(t, http.MethodGet, "/v1/campaigns/"+r.campaign, "", &campaign); campaign.Status != "completed" {
+		t.Errorf("the campaign is %s", campaign.Status)
+	}
+}
+
+// recovers starts a PostgreSQL on a base backup and the archive, up to the restore point noon.
+func recovers(t *testing.T, old *localpg.Instance, archive, base string, page section) *localpg.Instance {
+	t.Helper()
+	segment := queried[string](t, old.URL(), `SELECT pg_walfile_name(pg_switch_wal())`)
+	testwait.Eventually(t, patience, "the log is in the archive", func() bool {
+		_, err := os.Stat(filepath.Join(archive, segment))
+		return err == nil
+	})
+	settings := strings.NewReplacer("/archive/", archive+"/", "recovery_target_time = '2027-01-31 12:00:00+00'", "recovery_target_name = 'noon'").
+		Replace(page.settings(t))
+	return pgtest.ServerOn(t, func(dir string) error {
+		to := filepath.Join(dir, "postgres")
+		if err := os.CopyFS(to, os.DirFS(base)); err != nil {
+			return err
+		}
+		if err := os.Chmod(to, 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(to, "recovery.signal"), nil, 0o600); err != nil {
+			return err
+		}
+		// Who starts it takes its first answer for the end of the recovery.
+		return os.WriteFile(filepath.Join(to, "postgresql.auto.conf"), []byte(settings+"hot_standby = off\n"), 0o600)
+	})
 }
 
 // settings are the lines of the section's block of settings.
