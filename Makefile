@@ -58,7 +58,7 @@ faults: ## each alert in a real fault, seen by a Prometheus and ended by what th
 
 failover: ## servers under load on PostgreSQL with Patroni, whose primary is taken away FAILOVERS=100 times (about half a minute each)
 	@scripts/setup.sh failover
-	FAIRLEAD_FAILOVERS=$(FAILOVERS) go test -count=1 -v -timeout 3h -run TestFailovers $(ARGS) ./internal/sim
+	FAIRLEAD_FAILOVERS=$(FAILOVERS) FAIRLEAD_PAUSE=$(PAUSE) go test -count=1 -v -timeout 3h -run TestFailovers $(ARGS) ./internal/sim
 
 matrix: ## the whole suite on PostgreSQL 14, 16, 17 and 18 (VERSIONS=17: on that alone)
 	@scripts/setup.sh test

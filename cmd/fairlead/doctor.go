@@ -162,8 +162,14 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	// The same small write that /readyz makes.
 	d.look("commits")
 	err = db.Ready(ctx)
+	var unconfirmed []postgres.Finding
 	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
 		d.find("commits", true, remedyForError(why), "%s: %s", plainly(why.Reason), oneLine(why.Err))
+		if why.Reason == operator.UnreadyCommit {
+			if unconfirmed, err = db.Unconfirmed(ctx); err != nil {
+				d.find("replication", true, remedyFor(operator.UnreadyDatabase), "the standbys can't be read: %v", err)
+			}
+		}
 	}
 	findings, err := db.Check(ctx)
 	if err != nil {
@@ -179,7 +185,7 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 		d.find("snapshots", true, remedyFor(operator.UnreadyDatabase), "the sessions with old snapshots can't be read: %v", err)
 	}
 	d.look(append(postgres.Checks, "blocked", "snapshots")...)
-	for _, f := range slices.Concat(findings, blocked, snapshots) {
+	for _, f := range slices.Concat(findings, unconfirmed, blocked, snapshots) {
 		d.add(f)
 	}
 	if d.Settings, err = db.Settings(ctx); err != nil {

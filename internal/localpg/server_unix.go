@@ -298,7 +298,7 @@ func (i *Instance) clearStale() error {
 	}
 }
 
-// ensureDatabase creates the database if a crash came between initdb and here.
+// ensureDatabase creates the database if a crash came between initdb and here. A standby has what its primary has.
 func ensureDatabase(ctx context.Context, socketDir string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -306,9 +306,9 @@ func ensureDatabase(ctx context.Context, socketDir string) error {
 	if err != nil {
 		return err
 	}
-	const databaseExists = "42P04"
+	const databaseExists, readOnly = "42P04", "25006"
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+databaseName).ReadAll()
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == databaseExists {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && (refused.Code == databaseExists || refused.Code == readOnly) {
 		err = nil
 	}
 	return errors.Join(err, conn.Close(ctx))

@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,48 @@ func PromotedCopyOf(tb testing.TB, of *localpg.Instance) *localpg.Instance {
 		return errors.Join(os.WriteFile(filepath.Join(dir, "postgres", "recovery.signal"), nil, 0o600),
 			os.WriteFile(filepath.Join(dir, "postgres", "postgresql.auto.conf"), []byte(settings), 0o600))
 	})
+}
+
+// StandbyOf makes a standby of a server, which streams from it under the name that synchronous_standby_names would have. It is stopped
+// and removed at the test's end.
+func StandbyOf(tb testing.TB, of *localpg.Instance, name string) *localpg.Instance {
+	tb.Helper()
+	primary, err := pgx.ParseConfig(of.URL())
+	testwait.Must(tb, err)
+	return ServerOn(tb, func(dir string) error {
+		if err := admitReplication(tb.Context(), of.URL()); err != nil {
+			return err
+		}
+		if err := copying(tb, of)(dir); err != nil {
+			return err
+		}
+		follow := fmt.Sprintf("primary_conninfo = 'host=%s port=%d user=%s application_name=%s'\n", primary.Host, primary.Port, primary.User, name)
+		return errors.Join(os.WriteFile(filepath.Join(dir, "postgres", "standby.signal"), nil, 0o600),
+			os.WriteFile(filepath.Join(dir, "postgres", "postgresql.auto.conf"), []byte(follow), 0o600))
+	})
+}
+
+// admitReplication lets standbys connect to a private server.
+func admitReplication(ctx context.Context, url string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	var path string
+	if err := conn.QueryRow(ctx, `SELECT current_setting('hba_file')`).Scan(&path); err != nil {
+		return err
+	}
+	rules, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = rules.WriteString("local replication all trust\n")
+	if err = errors.Join(err, rules.Close()); err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, `SELECT pg_reload_conf()`)
+	return err
 }
 
 func copying(tb testing.TB, of *localpg.Instance) func(dir string) error {

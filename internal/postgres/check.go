@@ -128,6 +128,35 @@ type blocker struct {
 	Seconds, Waiting   int64
 }
 
+// selectUnconfirmed finds the connected standbys that commits wait for and that have not confirmed the log up to here.
+const selectUnconfirmed = `SELECT application_name, state, extract(epoch FROM clock_timestamp() - reply_time)::bigint,
+	pg_wal_lsn_diff(pg_current_wal_flush_lsn(), flush_lsn)::bigint
+	FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum') AND flush_lsn < pg_current_wal_flush_lsn() ORDER BY 1`
+
+// Unconfirmed names the connected standbys that a commit may wait for. It is for a primary where one has waited for too long: shortly
+// after any other write, they have not confirmed it either.
+func (db *DB) Unconfirmed(ctx context.Context) ([]Finding, error) {
+	standbys, err := query(ctx, db, pgx.RowToStructByPos[unconfirmed], selectUnconfirmed)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: look for standbys that do not confirm: %w", err)
+	}
+	findings := make([]Finding, len(standbys))
+	for i, s := range standbys {
+		findings[i] = Finding{
+			Check: "replication", Fatal: true, Message: fmt.Sprintf("the synchronous standby %s is connected (%s), but its last reply is %d s old and it has not "+
+				"confirmed the last %d bytes of the log: commits wait for it", s.Name, s.State, s.Seconds, s.Bytes),
+			Remedy: "wake or restart that standby; or take it out of synchronous_standby_names, and from then on a failover may lose acknowledged commands",
+		}
+	}
+	return findings, nil
+}
+
+// unconfirmed is a standby that lacks the end of the log.
+type unconfirmed struct {
+	Name, State    string
+	Seconds, Bytes int64
+}
+
 // Setting is a server setting that the doctor shows.
 type Setting struct {
 	Name  string `json:"name"`

@@ -43,7 +43,7 @@ type twoLedgers struct {
 
 func openLedgers(t *testing.T, coordinators, accounts int) *twoLedgers {
 	t.Helper()
-	h := &twoLedgers{own: newDatabase(t), total: new(big.Int)}
+	h := &twoLedgers{own: newDatabase(t)}
 	second := newServer(t, "") // Its database is on a PostgreSQL of its own, which dies alone.
 	var err error
 	if h.other, err = localpg.URLOf(second.DataDir()); err != nil {
@@ -53,7 +53,15 @@ func openLedgers(t *testing.T, coordinators, accounts int) *twoLedgers {
 	for range coordinators {
 		h.coordinators = append(h.coordinators, newServer(t, h.own, "--ledger", "eu="+h.other))
 	}
+	h.fund(t, second, accounts)
+	return h
+}
+
+// fund opens accounts in both ledgers. second is the other one's own server.
+func (h *twoLedgers) fund(t *testing.T, second *sim.Server, accounts int) {
+	t.Helper()
 	h.client, h.history = newClient(t, h.coordinators...)
+	h.total = new(big.Int)
 	secondClient, _ := newClient(t, second)
 	const each = 500
 	for ledger, c := range map[string]*sim.Client{"local": h.client, "eu": secondClient} {
@@ -67,7 +75,6 @@ func openLedgers(t *testing.T, coordinators, accounts int) *twoLedgers {
 	h.brim = client.CrossEnd{Ledger: "eu", Account: "brim"}
 	fill(t, h.other, h.brim.Account)
 	h.total.Add(h.total, big.NewInt(math.MaxInt64))
-	return h
 }
 
 // fill opens an account with the largest balance there is, as deposits would make it.

@@ -26,7 +26,7 @@
 //
 // # Sizes
 //
-// Tests run in sizes for every change; FAIRLEAD_TORTURE=1 runs the full counts. FAIRLEAD_PAUSE (30s) is how much longer than an outage
-// the servers may pause; make torture sets 1s. FAIRLEAD_SIM_BINARY names a binary to
+// Tests run in sizes for every change; FAIRLEAD_TORTURE=1 runs the full counts. FAIRLEAD_PAUSE (30s) is how much longer than a fault
+// the servers may pause. FAIRLEAD_SIM_BINARY names a binary to
 // use instead of building one (built with the tag crashpoints), FAIRLEAD_SIM_RACE=0 builds without the race detector.
 package sim

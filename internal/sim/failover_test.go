@@ -32,7 +32,7 @@ const healLimit = 3 * time.Minute
 
 // TestFailovers runs two servers under load on three PostgreSQL as scripts/ha.sh runs them, and takes the primary away in four
 // ways: PostgreSQL dies, Patroni is asked to switch, the machine is lost, the machine freezes and comes back. Nothing
-// that was acknowledged may be lost or happen twice.
+// that was acknowledged may be lost or happen twice, and no server may pause for longer than the database was away and [pauseEnv].
 func TestFailovers(t *testing.T) {
 	count, _ := strconv.Atoi(os.Getenv(failoversEnv))
 	if count == 0 {
@@ -41,20 +41,24 @@ func TestFailovers(t *testing.T) {
 	c := startCluster(t)
 	servers := []*sim.Server{newServer(t, c.url), newServer(t, c.url)}
 	client, history := newClient(t, servers...)
+	pingers := newPingers(t, client, history, servers...)
+	more := pauseLimit(t)
 	_, seed := testwait.Rand(t)
-	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, []string{"pinger"}, 0))
 	l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "failover", Accounts: 20, Workers: 8, Mix: sim.DefaultMix()})
 	kinds := []string{"postgres killed", "switchover", "machine lost", "machine frozen"}
 	faults, pauses := map[string][]time.Duration{}, map[string][]time.Duration{}
+	var tooLong []string // They are all to be known.
 	for i := range count {
 		kind := kinds[i%len(kinds)]
 		await(t, "answers", history.After(50))
-		fault, pause := c.fail(t, kind, func(n int) {
-			_, err := client.Expect(testwait.Context(t, healLimit), sim.NewDeposit(fmt.Sprintf("ping-%d-%d", i, n), "pinger", 1), http.StatusCreated)
-			testwait.Check(t, err)
+		fault, pause := c.fail(t, kind, func(over <-chan struct{}) []<-chan time.Duration {
+			return pingAll(t, pingers, fmt.Sprintf("failover %d", i), over)
 		})
 		faults[kind], pauses[kind] = append(faults[kind], fault), append(pauses[kind], pause)
 		t.Logf("%d, %s: the database was away for %v, the servers for %v", i, kind, fault.Round(time.Millisecond), pause.Round(time.Millisecond))
+		if pause > fault+more {
+			tooLong = append(tooLong, fmt.Sprintf("%d, %s: a server paused for %v, the database was away for %v", i, kind, pause, fault))
+		}
 		await(t, "answers after the fault", history.After(50))
 		if t.Failed() {
 			break
@@ -66,6 +70,9 @@ func TestFailovers(t *testing.T) {
 	for _, kind := range kinds {
 		t.Logf("%s, %d times: database away %s, servers %s", kind, len(faults[kind]), spread(faults[kind]), spread(pauses[kind]))
 	}
+	if len(tooLong) > 0 {
+		t.Errorf("pauses of over %v more than the database's: %s", more, strings.Join(tooLong, "; "))
+	}
 }
 
 // spread tells the median and the longest.
@@ -74,7 +81,8 @@ func spread(of []time.Duration) string {
 		return "never"
 	}
 	slices.Sort(of)
-	return fmt.Sprintf("%v, at most %v", of[len(of)/2].Round(time.Millisecond), of[len(of)-1].Round(time.Millisecond))
+	median := (of[(len(of)-1)/2] + of[len(of)/2]) / 2
+	return fmt.Sprintf("%v, at most %v", median.Round(time.Millisecond), of[len(of)-1].Round(time.Millisecond))
 }
 
 // cluster is three PostgreSQL under Patroni.
@@ -192,11 +200,13 @@ func (c *cluster) heal(t *testing.T) (leader string) {
 }
 
 // fail takes the primary away and gives the machine back. It returns how long it took until a primary committed again, and the
-// longest time between two acknowledgements of ping, which is called again and again.
-func (c *cluster) fail(t *testing.T, kind string, ping func(n int)) (fault, pause time.Duration) {
+// longest pause that ping sends: each server is pinged from before the fault until after it.
+func (c *cluster) fail(t *testing.T, kind string, ping func(over <-chan struct{}) []<-chan time.Duration) (fault, pause time.Duration) {
 	t.Helper()
 	leader := c.heal(t)
 	at := filepath.Join(c.dir, leader)
+	over := make(chan struct{})
+	pauses := ping(over)
 	began := time.Now()
 	giveBack := func() {}
 	switch kind {
@@ -221,31 +231,14 @@ func (c *cluster) fail(t *testing.T, kind string, ping func(n int)) (fault, paus
 			testwait.Must(t, testwait.Err(frozen.Thaw()))
 		}
 	}
-	over, pinged := make(chan struct{}), make(chan time.Duration, 1)
-	go func() {
-		longest, last := time.Duration(0), began
-		for n := 0; ; n++ {
-			after := false
-			select {
-			case <-over:
-				after = true
-			default:
-			}
-			ping(n)
-			now := time.Now()
-			longest, last = max(longest, now.Sub(last)), now
-			if after {
-				pinged <- longest
-				return
-			}
-		}
-	}()
 	testwait.Eventually(t, healLimit, "a new primary", func() bool {
 		return slices.ContainsFunc(c.nodes, func(node string) bool { return (node != leader || kind == "postgres killed") && c.commits(t, node) })
 	})
 	fault = time.Since(began)
 	close(over)
-	pause = <-pinged
+	for _, longest := range pauses {
+		pause = max(pause, <-longest)
+	}
 	giveBack()
 	c.heal(t)
 	return fault, pause

@@ -102,9 +102,9 @@ type frozenCase struct {
 	accounts []string
 }
 
-func newFrozenCase(t *testing.T, seed uint64, args ...string) *frozenCase {
+func newFrozenCase(t *testing.T, seed uint64, server *sim.Server) *frozenCase {
 	t.Helper()
-	c := &frozenCase{server: newServer(t, "", args...), accounts: names("frozen", 8)}
+	c := &frozenCase{server: server, accounts: names("frozen", 8)}
 	c.client, c.history = newClient(t, c.server)
 	// Whoever has no answer within the limit fails; so does the load.
 	c.client.LimitAttempts(answerLimit + 30*time.Second)
@@ -210,7 +210,7 @@ func (c *frozenCase) send(t *testing.T, ops []*sim.Op) *questions {
 }
 
 // settle asks for the final answer of each command, which nothing but the freeze kept from success, and ends the load.
-func (c *frozenCase) settle(t *testing.T, ops []*sim.Op) {
+func (c *frozenCase) settle(t *testing.T, database string, ops []*sim.Op) {
 	t.Helper()
 	for _, op := range ops {
 		if answer, err := c.client.Settle(testwait.Context(t, patience), op); err != nil || answer.Status != http.StatusCreated {
@@ -220,7 +220,7 @@ func (c *frozenCase) settle(t *testing.T, ops []*sim.Op) {
 	await(t, "answers to the load", c.history.After(30))
 	c.load.finish(t)
 	checkWord(t, c.history)
-	closeBooks(t, databaseOf(t, c.server), c.client, c.history, 1)
+	closeBooks(t, database, c.client, c.history, 1)
 }
 
 // checkWord holds the server to what it said of commands that it did not finish: where every answer but the last was
@@ -274,7 +274,7 @@ func TestDatabaseFreezes(t *testing.T) {
 	sessions(t, 3, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
-		c := newFrozenCase(t, seed)
+		c := newFrozenCase(t, seed, newServer(t, ""))
 		await(t, "answers", c.history.After(50+rng.IntN(100)))
 		frozen, overtaken := c.freeze(t)
 		began := time.Now()
@@ -301,7 +301,7 @@ func TestDatabaseFreezes(t *testing.T) {
 			t.Fatalf("%d processes woken: %v", woken, err)
 		}
 		ready := awaitReadiness(t, c.server, http.StatusOK, readyLimit)
-		c.settle(t, ops)
+		c.settle(t, databaseOf(t, c.server), ops)
 		for _, op := range c.history.Ops() {
 			for _, answer := range op.Answers() {
 				if answer.Err != nil {
@@ -328,7 +328,7 @@ func TestSignalledServerEndsWhileDatabaseIsFrozen(t *testing.T) {
 func signalledWhileFrozen(t *testing.T, wake bool) {
 	t.Helper()
 	rng, seed := testwait.Rand(t)
-	c := newFrozenCase(t, seed, "--drain-timeout", "5s")
+	c := newFrozenCase(t, seed, newServer(t, "", "--drain-timeout", "5s"))
 	await(t, "answers", c.history.After(50+rng.IntN(100)))
 	frozen, overtaken := c.freeze(t)
 	ops := c.commands("signalled", 32)
@@ -354,7 +354,7 @@ func signalledWhileFrozen(t *testing.T, wake bool) {
 		}
 	}
 	ready := start(t, c.server)
-	c.settle(t, ops)
+	c.settle(t, databaseOf(t, c.server), ops)
 	t.Logf("SIGTERM: all answered after %v, ended after %v with code %d, %d processes left and woken, restarted in %v",
 		answered.Round(time.Millisecond), ended.Round(time.Millisecond), code, woken, ready.Round(time.Millisecond))
 }

@@ -28,8 +28,71 @@ import (
 )
 
 // pauseEnv is how much longer than its fault a pause may be. A machine that does something else besides needs more than the
-// second that is promised, so that only make torture asks for that.
+// second that is promised, so that only make torture and make failover ask for that.
 const pauseEnv = "FAIRLEAD_PAUSE"
+
+// pauseLimit reads [pauseEnv]; unset, it is 30 s.
+func pauseLimit(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv(pauseEnv)
+	if text == "" {
+		return 30 * time.Second
+	}
+	more, err := time.ParseDuration(text)
+	testwait.Must(t, err)
+	return more
+}
+
+// pinger has one server acknowledge deposits on an account of its own.
+type pinger struct {
+	client  *sim.Client
+	account string
+}
+
+// newPingers makes one for each server. What they send is in the history.
+func newPingers(t *testing.T, client *sim.Client, history *sim.History, servers ...*sim.Server) (pingers []pinger) {
+	t.Helper()
+	var accounts []string
+	for i, server := range servers {
+		p := pinger{sim.NewClient(history, server), fmt.Sprintf("pinger-%d", i)}
+		t.Cleanup(p.client.Close)
+		pingers, accounts = append(pingers, p), append(accounts, p.account)
+	}
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, accounts, 0))
+	return pingers
+}
+
+// pingAll has the servers acknowledge deposits, one after the other, until over is closed and for one more. For each server it
+// returns what sends the longest time between two of them.
+func pingAll(t *testing.T, pingers []pinger, name string, over <-chan struct{}) (pauses []<-chan time.Duration) {
+	t.Helper()
+	for _, p := range pingers {
+		longest := make(chan time.Duration, 1)
+		pauses = append(pauses, longest)
+		go func() { longest <- p.ping(t, strings.ReplaceAll(name, " ", "-"), over) }()
+	}
+	return pauses
+}
+
+func (p pinger) ping(t *testing.T, name string, over <-chan struct{}) time.Duration {
+	t.Helper()
+	longest, last := time.Duration(0), time.Now()
+	for n, after := 0, false; !after; n++ {
+		select {
+		case <-over:
+			after = true
+		default:
+		}
+		op := sim.NewDeposit(fmt.Sprintf("%s-%s-%d", name, p.account, n), p.account, 1)
+		if _, err := p.client.Expect(t.Context(), op, http.StatusCreated); err != nil {
+			t.Errorf("%s: %v", name, err)
+			break
+		}
+		longest, last = max(longest, time.Since(last)), time.Now()
+		wait.For(t.Context(), 10*time.Millisecond) // The books are to stay short.
+	}
+	return longest
+}
 
 // outage is a fault that two servers under load meet.
 type outage struct {
@@ -56,8 +119,7 @@ type outageStage struct {
 	client   *sim.Client
 	history  *sim.History
 	load     *load
-	// each has a client for each server alone, which share the history.
-	each []*sim.Client
+	pingers  []pinger
 	// atRest is the longest pause without a fault.
 	atRest  time.Duration
 	answers map[string]int
@@ -82,14 +144,7 @@ func newOutageStage(t *testing.T, dir string) *outageStage {
 	s.execute(t, `ALTER SYSTEM SET max_wal_size = '512MB'`, `ALTER SYSTEM SET min_wal_size = '256MB'`, `SELECT pg_reload_conf()`)
 	s.servers = []*sim.Server{newServer(t, s.url), newServer(t, s.url)}
 	s.client, s.history = newClient(t, s.servers...)
-	var pingers []string
-	for i, server := range s.servers {
-		c := sim.NewClient(s.history, server)
-		t.Cleanup(c.Close)
-		s.each = append(s.each, c)
-		pingers = append(pingers, fmt.Sprintf("pinger-%d", i))
-	}
-	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), s.client, pingers, 0))
+	s.pingers = newPingers(t, s.client, s.history, s.servers...)
 	_, seed := testwait.Rand(t)
 	s.load = startLoad(t, s.client, sim.WorkloadOptions{Seed: seed, Prefix: "outage", Accounts: 20, Workers: 4, Mix: sim.DefaultMix()})
 	s.meet(t, outage{name: "at rest", begin: func(*testing.T, *outageStage) func() { return func() {} }, lasts: 5 * time.Second, ready: true})
@@ -118,32 +173,6 @@ func (s *outageStage) commits(ctx context.Context) bool {
 	defer func() { _ = conn.Close(ctx) }()
 	_, err = conn.Exec(ctx, "SELECT pg_logical_emit_message(true, 'fairlead', 'probe')")
 	return err == nil
-}
-
-// ping has one server acknowledge deposits, one after the other, until over is closed and for one more. It sends the longest
-// time between two of them.
-func (s *outageStage) ping(t *testing.T, server int, name string, over <-chan struct{}) <-chan time.Duration {
-	t.Helper()
-	longest := make(chan time.Duration, 1)
-	go func() {
-		most, last := time.Duration(0), time.Now()
-		for n, after := 0, false; !after; n++ {
-			select {
-			case <-over:
-				after = true
-			default:
-			}
-			op := sim.NewDeposit(fmt.Sprintf("%s-%d-%d", strings.ReplaceAll(name, " ", "-"), server, n), fmt.Sprintf("pinger-%d", server), 1)
-			if _, err := s.each[server].Expect(t.Context(), op, http.StatusCreated); err != nil {
-				t.Errorf("%s: %v", name, err)
-				break
-			}
-			most, last = max(most, time.Since(last)), time.Now()
-			wait.For(t.Context(), 10*time.Millisecond) // The books are to stay short.
-		}
-		longest <- most
-	}()
-	return longest
 }
 
 // watch notes what /readyz of a server says until over is closed.
@@ -188,10 +217,9 @@ func (s *outageStage) meet(t *testing.T, o outage) {
 	await(t, "answers", s.history.After(50))
 	logs, metrics := s.logSizes(), s.metrics(t)
 	over := make(chan struct{})
-	var pauses []<-chan time.Duration
+	pauses := pingAll(t, s.pingers, o.name, over)
 	var said []<-chan map[string]int
-	for i, server := range s.servers {
-		pauses = append(pauses, s.ping(t, i, o.name, over))
+	for _, server := range s.servers {
 		said = append(said, watch(t, server, over))
 	}
 	began := time.Now()
@@ -247,11 +275,7 @@ func (s *outageStage) meet(t *testing.T, o outage) {
 		s.atRest = longest
 		return
 	}
-	more, err := time.ParseDuration(os.Getenv(pauseEnv))
-	if err != nil {
-		more = 30 * time.Second
-	}
-	if limit := fault + more + s.atRest; longest > limit {
+	if limit := fault + pauseLimit(t) + s.atRest; longest > limit {
 		t.Errorf("%s: a pause of %v, limit %v", o.name, longest, limit)
 	}
 }
