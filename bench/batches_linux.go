@@ -56,7 +56,7 @@ func (h *house) batches(ctx context.Context, o *options, results *Results) error
 	}
 	for pair := range o.batchPairs {
 		for _, shape := range batchShapes() {
-			for _, name := range shape.sides {
+			for _, name := range inTurn(pair, shape.sides) {
 				s := bySide[name]
 				if s == nil {
 					continue

@@ -48,7 +48,7 @@ func (h *house) bids(ctx context.Context, o *options, results *Results) error {
 	}
 	for _, connections := range connectionCounts() {
 		for pair := range o.bidPairs {
-			for _, s := range h.sides {
+			for _, s := range inTurn(pair, h.sides) {
 				turn, err := s.bidTurn(ctx, o, connections)
 				if err != nil {
 					return fmt.Errorf("%s: bids: %w", s.name, err)

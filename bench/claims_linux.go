@@ -74,7 +74,7 @@ func (h *house) claims(ctx context.Context, o *options, results *Results) error 
 		}
 	}
 	for pair := range o.claimPairs {
-		for _, s := range queueSides() {
+		for _, s := range inTurn(pair, queueSides()) {
 			turn, err := h.queueTurn(ctx, o, s)
 			if err != nil {
 				return fmt.Errorf("claims, %s, %s: %w", s.shape, s.name, err)

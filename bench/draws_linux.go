@@ -143,7 +143,7 @@ func (h *house) draws(ctx context.Context, o *options, results *Results) error {
 			call func() int
 		}{{product, ours}, {drawOrigin, origin(float53)}, {drawOriginBig, origin(float53Big)}}
 		for pair := range o.drawPairs {
-			for _, s := range sides {
+			for _, s := range inTurn(pair, sides) {
 				rate, last := drawFor(ctx, o.drawMeasure, s.call)
 				slog.Debug("draws", "last", last) // So that the compiler leaves none out.
 				results.add(pair, DrawTurn{Side: s.name, Shape: shape, PerSecond: rate})

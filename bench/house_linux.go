@@ -223,6 +223,15 @@ func (h *house) start(ctx context.Context, s *side, key, binary string, argument
 	return s.awaitReady(ctx, addrFile)
 }
 
+// inTurn returns the sides in the order of a pair of turns: every second pair has it backwards, so that no side is always behind
+// another, whose disk writes and heat it would meet.
+func inTurn[S any](pair int, sides []S) []S {
+	if sides = slices.Clone(sides); pair%2 == 1 {
+		slices.Reverse(sides)
+	}
+	return sides
+}
+
 // durable returns the sides that take part in everything: those on PostgreSQL.
 func (h *house) durable() []*side {
 	return slices.DeleteFunc(slices.Clone(h.sides), func(s *side) bool { return s.name == peerRedis })

@@ -122,7 +122,7 @@ func (h *house) locks(ctx context.Context, o *options, results *Results) error {
 	}
 	for _, shape := range lockShapes() {
 		for pair := range o.lockPairs {
-			for _, s := range lockSides() {
+			for _, s := range inTurn(pair, lockSides()) {
 				alone := shape.own || shape.workers == 1
 				if s.contended && alone || !sides.MatchString(s.name) || !shapes.MatchString(shape.name) {
 					continue

@@ -13,7 +13,7 @@ import (
 // races runs the race on each side in turn, pair after pair, after one race each that doesn't count.
 func (h *house) races(ctx context.Context, o *options, results *Results) error {
 	for pair := range o.racePairs + 1 {
-		for _, s := range h.durable() {
+		for _, s := range inTurn(pair, h.durable()) {
 			turn, err := s.race(ctx)
 			if err != nil {
 				return fmt.Errorf("%s: race: %w", s.name, err)

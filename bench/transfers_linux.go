@@ -20,7 +20,7 @@ const openConnections = 256
 func (h *house) transfers(ctx context.Context, o *options, results *Results) error {
 	for _, connections := range connectionCounts() {
 		for pair := range o.transferPairs {
-			for _, s := range h.durable() {
+			for _, s := range inTurn(pair, h.durable()) {
 				turn, err := s.closedTransfers(ctx, o, connections)
 				if err != nil {
 					return fmt.Errorf("%s: transfers: %w", s.name, err)
@@ -39,7 +39,7 @@ func (h *house) transfers(ctx context.Context, o *options, results *Results) err
 		rate = math.Floor(results.medianThroughput(peer, connectionCounts()[0])/200) * 100
 	}
 	for pair := range o.transferPairs {
-		for _, s := range h.durable() {
+		for _, s := range inTurn(pair, h.durable()) {
 			if err := h.openTurn(ctx, o, s, rate, pair, results); err != nil {
 				return err
 			}
