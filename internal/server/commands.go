@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -45,13 +46,38 @@ type resultView struct {
 	Replayed bool    `json:"replayed" doc:"whether it is an earlier request's answer"`
 }
 
-// batch is the body as it is read. What is wrong within one command is that command's refusal.
-type batch struct {
-	Commands []struct {
-		Key  jsontext.Value `json:"key"`
-		Path jsontext.Value `json:"path"`
-		Body jsontext.Value `json:"body"`
-	} `json:"commands"`
+// batchedCommand is a command as it is read. What is wrong within it is its own refusal.
+type batchedCommand struct {
+	Key  jsontext.Value `json:"key"`
+	Path jsontext.Value `json:"path"`
+	Body jsontext.Value `json:"body"`
+
+	malformed error
+}
+
+// readBatch reads the body of a batch, which is refused as a whole if its envelope is malformed.
+func readBatch(body []byte) ([]batchedCommand, error) {
+	var all struct {
+		Commands []batchedCommand `json:"commands"`
+	}
+	err := edge.Decode(body, &all)
+	if err != nil {
+		// Perhaps it is one of the commands that is no object, or has another member.
+		var each struct {
+			Commands []jsontext.Value `json:"commands"`
+		}
+		if err = edge.Decode(body, &each); err != nil {
+			return nil, err
+		}
+		all.Commands = make([]batchedCommand, len(each.Commands))
+		for i, text := range each.Commands {
+			all.Commands[i].malformed = edge.Decode(text, &all.Commands[i])
+		}
+	}
+	if n := len(all.Commands); n < 1 || n > maxCommands {
+		return nil, refuse("commands must have 1 to %d members", maxCommands)
+	}
+	return all.Commands, nil
 }
 
 // enlister checks a request and puts its command into a batch.
@@ -63,6 +89,7 @@ type batchRun struct {
 	lanes   map[laneID]laneOfBatch
 	order   []laneOfBatch
 	results []result
+	rate    auth.Decision // what counting the last command said
 }
 
 type result struct {
@@ -144,7 +171,7 @@ func (s *Server) postCommands(w http.ResponseWriter, r *http.Request) error {
 	}
 	i := infoOf(r)
 	// It is carried out whether or not its client stays, as on the routes of its commands.
-	answer, err := s.commands(context.WithoutCancel(r.Context()), i.principal, i.requestID, body)
+	answer, err := s.commands(context.WithoutCancel(r.Context()), i.principal, i.requestID, w.Header(), body)
 	if err == nil {
 		writeBody(w, http.StatusOK, answer)
 	}
@@ -152,21 +179,22 @@ func (s *Server) postCommands(w http.ResponseWriter, r *http.Request) error {
 }
 
 // commands executes a batch of requests that was counted as one, and returns the document of their results. It refuses a malformed batch
-// as a whole.
-func (s *Server) commands(ctx context.Context, p auth.Principal, requestID string, body []byte) ([]byte, error) {
-	var requests batch
-	if err := edge.Decode(body, &requests); err != nil {
+// as a whole. What it leaves of the sender's rate is written to header.
+func (s *Server) commands(ctx context.Context, p auth.Principal, requestID string, header http.Header, body []byte) ([]byte, error) {
+	commands, err := readBatch(body)
+	if err != nil {
 		return nil, err
 	}
-	if n := len(requests.Commands); n < 1 || n > maxCommands {
-		return nil, refuse("commands must have 1 to %d members", maxCommands)
-	}
-	b := batchRun{lanes: map[laneID]laneOfBatch{}, results: make([]result, len(requests.Commands))}
+	b := batchRun{lanes: map[laneID]laneOfBatch{}, results: make([]result, len(commands))}
 	from := sender{principal: p, requestID: requestID, method: http.MethodPost, acknowledge: s.Acknowledge, metrics: s.metrics}
-	for place, q := range requests.Commands {
-		if err := s.enlist(&b, place, from, q.Key, q.Path, q.Body); err != nil {
-			b.results[place].err = err
+	for place := range commands {
+		if b.results[place].err = s.countNext(&b, place, p); b.results[place].err == nil {
+			b.results[place].err = s.enlist(&b, place, from, &commands[place])
 		}
+	}
+	if s.Limiter != nil && len(commands) > 1 {
+		s.Limiter.SetHeaders(header, b.rate)
+		header.Del("Retry-After") // The answer is a 200; the commands that were refused tell the time.
 	}
 	ctx, cancel := context.WithTimeout(ctx, edge.CommandTimeout)
 	defer cancel()
@@ -174,13 +202,16 @@ func (s *Server) commands(ctx context.Context, p auth.Principal, requestID strin
 	for i, on := range b.order {
 		finish[i] = on.begin(ctx)
 	}
+	// Beside each other: what is blocked waits for up to [command.BlockedFor], and two of them no longer than one.
+	var all sync.WaitGroup
 	for _, f := range finish {
-		f(b.results)
+		all.Go(func() { f(b.results) })
 	}
+	all.Wait()
 	answer := append(make([]byte, 0, 256*len(b.results)), `{"results":[`...)
 	for place, r := range b.results {
 		if r.err != nil {
-			keyed := parseBatchedKey(requests.Commands[place].Key) != ""
+			keyed := parseBatchedKey(commands[place].Key) != ""
 			p := s.problem(ctx, r.err, requestID, keyed, "path", batchPath)
 			r.answer.Status, r.answer.Body = p.Status, mustMarshal(p)
 		}
@@ -193,12 +224,23 @@ func (s *Server) commands(ctx context.Context, p auth.Principal, requestID strin
 	return append(answer, "]}"...), nil
 }
 
-// enlist checks one request of a batch in the order in which its route does.
-func (s *Server) enlist(b *batchRun, place int, from sender, key, path, body jsontext.Value) error {
-	if place > 0 && s.Limiter != nil && !s.Limiter.Allow(from.principal).Allowed { // The first one was counted as the batch.
-		return errRate()
+// countNext counts a command of a batch against its sender's rate; the first one was counted as the batch.
+func (s *Server) countNext(b *batchRun, place int, p auth.Principal) error {
+	if place == 0 || s.Limiter == nil {
+		return nil
 	}
-	if json.Unmarshal(path, &from.path) != nil || from.path == "" {
+	if b.rate = s.Limiter.Allow(p); b.rate.Allowed {
+		return nil
+	}
+	return errRate(b.rate)
+}
+
+// enlist checks one request of a batch in the order in which its route does.
+func (s *Server) enlist(b *batchRun, place int, from sender, q *batchedCommand) error {
+	if q.malformed != nil {
+		return q.malformed
+	}
+	if json.Unmarshal(q.Path, &from.path) != nil || from.path == "" {
 		return refuse("path must be a string")
 	}
 	r := s.batchedRoute(from.path, &from.id)
@@ -208,9 +250,10 @@ func (s *Server) enlist(b *batchRun, place int, from sender, key, path, body jso
 	case !r.access.permits(from.principal.Role, http.MethodPost):
 		return &refusal{Kind: edge.Forbidden, Detail: "this route is not open to this credential"}
 	}
-	if from.key = parseBatchedKey(key); from.key == "" {
+	if from.key = parseBatchedKey(q.Key); from.key == "" {
 		return idempotency.ErrMalformedKey
 	}
+	body := q.Body
 	if len(body) > maxBody {
 		return &refusal{Kind: payloadTooLarge, Detail: "a command's body has more than " + strconv.Itoa(maxBody) + " bytes"}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 )
 
 // batched is a command of a batch as a test sends it: members in JSON, of which empty ones are left out.
@@ -158,9 +161,9 @@ func TestBatchRefusals(t *testing.T) {
 	before := e.snapshot()
 	one := batchOf(good)
 	for _, body := range []string{
-		``, `{}`, `[]`, `{"commands":null}`, `{"commands":[]}`, `{"commands":{}}`, `{"commands":[5]}`, one + `x`, one[:len(one)-1],
+		``, `{}`, `[]`, `{"commands":null}`, `{"commands":[]}`, `{"commands":{}}`, `{"commands":[5}`, one + `x`, one[:len(one)-1],
 		`{"commands":[` + strings.Repeat(`{"key":"k","path":"/v1/deposits","body":{}},`, maxCommands) + one[13:],
-		strings.Replace(one, `"key"`, `"x":1,"key"`, 1), strings.Replace(one, `{"commands"`, `{"x":1,"commands"`, 1),
+		strings.Replace(one, `{"commands"`, `{"x":1,"commands"`, 1),
 		strings.Replace(one, `"amount":1`, `"amount":1,"amount":1`, 1), strings.Replace(one, `"key"`, `"key":"a","key"`, 1),
 		strings.Replace(one, `"ann"`, "\"\xff\"", 1), strings.Replace(one, `{"account":"ann","amount":1}`, `{"account"}`, 1),
 	} {
@@ -214,6 +217,15 @@ func TestBatchRefusals(t *testing.T) {
 			}
 		}
 	}
+	// A command that is none.
+	for _, text := range []string{`5`, `[]`, `null`, `"k"`, `{}`, `{"x":1,"key":"other","path":"/v1/deposits","body":` + body + `}`, `{"key":"Key","Path":"/v1/deposits"}`} {
+		whole := batchOf(listed("/v1/deposits", body), listed("/v1/deposits", body))
+		whole = strings.TrimSuffix(whole, "]}") + "," + text + "]}"
+		got := e.send(send{method: http.MethodPost, path: batchPath, body: whole}).results(3)
+		if got[0].Status != http.StatusCreated || got[1].Status != http.StatusCreated || got[2].Status != http.StatusBadRequest {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
 	e.get(batchPath).problem(http.StatusMethodNotAllowed, "method_not_allowed")
 	e.by("").send(batchSend(good)).problem(http.StatusUnauthorized, "unauthorized").equal(`{"outcome":"unknown"}`)
 	_, reader := e.makeKey(auth.RoleReader, "reads")
@@ -242,12 +254,17 @@ func TestBatchCountsItsCommands(t *testing.T) {
 		commands = append(commands, listed("/v1/transfers", `{"from":"ann","to":"ben","amount":1}`))
 	}
 	user := e.by(e.user("ann"))
-	for i, r := range user.batch(commands...) {
+	answer := user.send(batchSend(commands...))
+	if left := answer.header.Get("RateLimit"); !strings.HasPrefix(left, `"user";r=0;`) || answer.header.Get("Retry-After") != "" {
+		t.Errorf("RateLimit %q, Retry-After %q", left, answer.header.Get("Retry-After"))
+	}
+	wait := regexp.MustCompile(`allowed in \d+ s$`)
+	for i, r := range answer.results(len(commands)) {
 		switch {
 		case i < 5 && r.Status != http.StatusCreated:
 			t.Errorf("command %d: %d %s", i, r.Status, r.Body)
 		case i >= 5:
-			if p := r.problem(t, http.StatusTooManyRequests, "rate_limited"); !p.Retryable {
+			if p := r.problem(t, http.StatusTooManyRequests, "rate_limited"); !p.Retryable || !wait.MatchString(p.Detail) {
 				t.Errorf("command %d can't be sent again: %s", i, r.Body)
 			}
 		}
@@ -348,6 +365,29 @@ func TestBatchPassesALockedRow(t *testing.T) {
 	for i, r := range e.batch(commands...) {
 		if r.Status != http.StatusCreated || r.Replayed != (i%2 == 0) {
 			t.Errorf("command %d again: %d %s, replayed %v", i, r.Status, r.Body, r.Replayed)
+		}
+	}
+}
+
+// TestBatchPassesLockedAuctions has more of them than could be waited for one after the other.
+func TestBatchPassesLockedAuctions(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.account("ann", "EUR", 100)
+	e.account("ben", "EUR", 0)
+	var commands []batched
+	var locked []string
+	for range 2 * int(edge.CommandTimeout/command.BlockedFor) {
+		locked = append(locked, e.started(`[{"winners":1,"duration":"1h"}]`, ""))
+		commands = append(commands, listed("/v1/auctions/"+locked[len(locked)-1]+"/bids", `{"account":"ann","amount":1}`))
+	}
+	commands = append(commands, listed("/v1/transfers", `{"from":"ann","to":"ben","amount":1}`))
+	e.stranger(`SELECT FROM auctions WHERE id = ANY ($1) FOR UPDATE`, locked)
+	for i, r := range e.batch(commands...) {
+		if i < len(locked) {
+			r.problem(t, http.StatusServiceUnavailable, "row_locked")
+		} else if r.Status != http.StatusCreated {
+			t.Errorf("the transfer: %d %s", r.Status, r.Body)
 		}
 	}
 }

@@ -54,10 +54,13 @@ func (s liveServer) Identify(ctx context.Context, credential string) (auth.Princ
 
 // Count implements [live.Server].
 func (s liveServer) Count(p auth.Principal) error {
-	if s.Limiter == nil || s.Limiter.Allow(p).Allowed {
+	if s.Limiter == nil {
 		return nil
 	}
-	return errRate()
+	if d := s.Limiter.Allow(p); !d.Allowed {
+		return errRate(d)
+	}
+	return nil
 }
 
 // MayFollow implements [live.Server]. Users are refused the events of what they may not read. Whether there is an account is looked up
@@ -93,7 +96,7 @@ func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account 
 
 // Commands implements [live.Server].
 func (s liveServer) Commands(ctx context.Context, p auth.Principal, body []byte) (results []byte, err error) {
-	return s.commands(ctx, p, uuid.Must(uuid.NewV7()).String(), body)
+	return s.commands(ctx, p, uuid.Must(uuid.NewV7()).String(), http.Header{}, body)
 }
 
 // Problem implements [live.Server].

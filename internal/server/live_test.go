@@ -288,7 +288,7 @@ func TestLiveBatches(t *testing.T) {
 		t.Errorf("over HTTP: %+v", again)
 	}
 	e.balance("ben", 40, 0)
-	for _, text := range []string{`{"op":"commands","id":"b"}`, `{"op":"commands","id":"b","commands":[]}`, `{"op":"commands","id":"b","commands":[{"x":1}]}`} {
+	for _, text := range []string{`{"op":"commands","id":"b"}`, `{"op":"commands","id":"b","commands":[]}`, `{"op":"commands","id":"b","commands":{"x":1}}`} {
 		c.say("%s", text)
 		if h := c.hear(); h.Op != "commands" || h.ID != "b" || h.Problem == nil || h.Problem.Code != "bad_request" {
 			t.Errorf("%s: %+v %+v", text, h, h.Problem)

@@ -212,7 +212,7 @@ func (e *env) lockedHold(as, verb, body, table string) lockedRow {
 }
 
 // stranger keeps a row locked, as a forgotten session would, until the returned function is called.
-func (e *env) stranger(sql, id string) (goAway func()) {
+func (e *env) stranger(sql string, id any) (goAway func()) {
 	e.t.Helper()
 	conn := e.connect()
 	_, err := conn.Exec(e.t.Context(), `BEGIN`)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -236,7 +237,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, weight int, a acc
 	if s.Limiter != nil {
 		d := s.Limiter.AllowN(i.principal, weight)
 		if s.Limiter.SetHeaders(w.Header(), d); !d.Allowed {
-			return errRate()
+			return errRate(d)
 		}
 	}
 	if !a.permits(i.principal.Role, r.Method) {
@@ -245,8 +246,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, weight int, a acc
 	return nil
 }
 
-func errRate() error {
-	return &refusal{Kind: edge.RateLimited, Detail: "the rate limit of this credential is used up"}
+// errRate refuses what is too much for its sender's rate. The header Retry-After has the same time, but for a command within others.
+func errRate(d auth.Decision) error {
+	seconds := max(int(math.Ceil(d.RetryAfter.Seconds())), 1)
+	return &refusal{Kind: edge.RateLimited, Detail: fmt.Sprintf("the rate limit of this credential is used up; the next request is allowed in %d s", seconds)}
 }
 
 // seesDrafts reports whether campaigns and auctions that were never opened exist for somebody: for staff alone.
