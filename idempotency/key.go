@@ -11,7 +11,7 @@ import (
 const MaxKeyLength = 255
 
 // ErrMalformedKey is returned by [ParseKey] when the header is absent, empty, too long, or holds anything but visible ASCII.
-var ErrMalformedKey = errors.New("idempotency key must be 1 to 255 visible ASCII characters, quoted or bare")
+var ErrMalformedKey = errors.New("one idempotency key is needed, of 1 to 255 visible ASCII characters, quoted or bare")
 
 // ErrKeyReused is returned when a key that already names one request is sent with a different one.
 var ErrKeyReused = errors.New("idempotency key was already used with a different request")

@@ -259,7 +259,7 @@ func (d *diagnosis) print(out io.Writer) {
 			_, _ = fmt.Fprintf(out, "    to mend it: %s\n", f.Remedy)
 		}
 	}
-	verdict := "healthy: every promise holds here"
+	verdict := "healthy: all checks passed"
 	if !d.Healthy {
 		verdict = "NOT HEALTHY"
 	}

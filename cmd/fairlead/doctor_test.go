@@ -18,7 +18,7 @@ func TestDoctorFindsWhatDoesNotGetOn(t *testing.T) {
 		t.Helper()
 		for where, args := range asks {
 			out, err := execute(t, args...)
-			for _, want := range []string{"ok: sagas: ", "ok: publications: ", "ok: draws: ", "ok: multidraws: ", "ok: integrity: ", "healthy: every promise holds here"} {
+			for _, want := range []string{"ok: sagas: ", "ok: publications: ", "ok: draws: ", "ok: multidraws: ", "ok: integrity: ", "healthy: all checks passed"} {
 				if err != nil || !strings.Contains(out, want) {
 					t.Errorf("%s: no %q in %v\n%s", where, want, err, out)
 				}

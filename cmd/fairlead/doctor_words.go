@@ -32,9 +32,13 @@ func plainly(reason operator.Unreadiness) string {
 
 // remedyForError tells an operator what to do about a database that can't be used.
 func remedyForError(err error) string {
-	const absentDatabase = "3D000"
-	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == absentDatabase {
-		return "make the database, with createdb NAME or CREATE DATABASE, or mend its name in the URL"
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch refused.Code {
+		case "3D000": // invalid_catalog_name
+			return "make the database, with createdb NAME or CREATE DATABASE, or mend its name in the URL"
+		case "28P01", "28000": // invalid_password, invalid_authorization_specification
+			return "mend the user or password in the database's URL, or what pg_hba.conf allows"
+		}
 	}
 	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
 		return remedyFor(why.Reason)

@@ -26,7 +26,7 @@ func newFlags() *cobra.Command {
 const flagsIntroduction = `# Flags and environment
 
 Every flag has a variable in the environment. A flag on the command line wins over the variable, and the variable over a line
-` + "`FAIRLEAD_NAME=value`" + ` in the file that ` + "`--config`" + ` names. Durations have a unit: ` + "`500ms`, `30s`, `10m`, `24h`" + `. This page is made from the code.
+such as ` + "`FAIRLEAD_LISTEN=0.0.0.0:8080`" + ` in the file that ` + "`--config`" + ` names. Durations have a unit: ` + "`500ms`, `30s`, `10m`, `24h`" + `. This page is made from the code.
 
 These have no flag, so that no secret stands in a list of processes:
 

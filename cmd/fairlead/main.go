@@ -41,14 +41,15 @@ func main() {
 	os.Exit(2)
 }
 
-// report says what is wrong, and what to do next. The usage comes first: it may be longer than the terminal.
+// report says what is wrong, and what to do next.
 func report(cmd *cobra.Command, err error) {
-	if isMisspelt(err) {
-		fmt.Fprintln(os.Stderr, cmd.UsageString())
-	}
 	said := map[string]string{"error": say(err)}
 	fmt.Fprintln(os.Stderr, "fairlead:", said["error"])
-	if step := nextStep(err); step != "" {
+	step := nextStep(err)
+	if isMisspelt(err) {
+		step = cmd.CommandPath() + " --help tells what there is"
+	}
+	if step != "" {
 		said["next_step"] = step
 		fmt.Fprintln(os.Stderr, "next step:", step)
 	}

@@ -62,7 +62,7 @@ func nextStep(err error) string {
 	dial, isDial := errors.AsType[*net.OpError](err)
 	switch code := client.CodeOf(err); {
 	case isURL:
-		return "write the URL as postgres://USER:PASSWORD@HOST:5432/DATABASE"
+		return "write the URL as postgres://USER:PASSWORD@HOST:5432/DATABASE, with # as %23, / as %2F, : as %3A and @ as %40 in the password"
 	case isUnready, isUnconnected:
 		return remedyForError(err)
 	case errors.Is(err, localpg.ErrInUse):

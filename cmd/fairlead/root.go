@@ -24,7 +24,7 @@ func newRoot() *cobra.Command {
 		Short: "Decides contended things exactly once",
 		Long: "Fairlead sells the last ticket once, draws winners once, and moves money once, on PostgreSQL.\n\n" +
 			"Every flag can be given in the environment: --database-url as FAIRLEAD_DATABASE_URL. Flags win over the\n" +
-			"environment, and the environment over the file named by --config (lines of FAIRLEAD_NAME=value). Durations have\n" +
+			"environment, and the environment over the file named by --config (lines such as FAIRLEAD_LISTEN=0.0.0.0:8080). Durations have\n" +
 			"a unit: 500ms, 30s, 10m, 24h.\n\n" +
 			"Start with fairlead demo, which shows everything in one terminal, or with fairlead serve. The other commands find a\n" +
 			"server that was started in the same directory; else give --url with a key in " + keyVariable + ", --database-url, or --data.",
@@ -38,7 +38,7 @@ func newRoot() *cobra.Command {
 			return bindEnvironment(cmd.Flags())
 		},
 	}
-	root.PersistentFlags().String("config", "", "file of FAIRLEAD_NAME=value lines")
+	root.PersistentFlags().String("config", "", "file of lines such as FAIRLEAD_LISTEN=0.0.0.0:8080")
 	root.SetFlagErrorFunc(nearestFlag)
 	for _, part := range []struct {
 		title string
@@ -137,13 +137,13 @@ func isMisspelt(err error) bool {
 }
 
 // errUsage is wrapped where the arguments are not as the usage has them.
-var errUsage = errors.New("see the usage above")
+var errUsage = errors.New("wrong usage")
 
 // one wants one argument.
 func one(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fmt.Errorf("%s needs one argument, %s, and got %d: %w", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), what, len(args), errUsage)
+			return fmt.Errorf("%w: %s needs one argument, %s, and got %d", errUsage, strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), what, len(args))
 		}
 		return nil
 	}

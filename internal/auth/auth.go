@@ -11,9 +11,9 @@ import (
 // the client, because it tells a guesser how close the guess was.
 var (
 	// ErrNoCredential is returned when the request presents no credential at all: 401.
-	ErrNoCredential = errors.New("auth: no credential")
+	ErrNoCredential = errors.New("there is no credential: send the header Authorization: Bearer KEY")
 	// ErrBadCredential is returned when a credential is malformed, unknown, revoked, expired or wrongly signed: 401.
-	ErrBadCredential = errors.New("auth: bad credential")
+	ErrBadCredential = errors.New("the key or token is unknown, expired or revoked, or the header is not Authorization: Bearer KEY")
 	// ErrUnavailable is returned when the key store or the token issuer can't be reached and nothing usable is cached: 503.
 	ErrUnavailable = errors.New("auth: credentials can't be checked now")
 	// ErrUnknownKey is returned by a [KeyStore] when no key has the given hash or id.

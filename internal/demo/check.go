@@ -58,7 +58,7 @@ func questions() []question {
 			      WHERE c.id = @campaign AND t.source IN (SELECT buyer FROM kept WHERE body ->> 'code' = 'sold_out')) t`},
 		{"W1", "public data alone gives the draw", `
 			SELECT @proof_holds::bool AND count(*) = 1 AND bool_and(winners::jsonb = @winners::text::jsonb),
-			       format('%s result, proof valid %s', count(*), @proof_holds::bool)
+			       format('%s result, %s', count(*), CASE WHEN @proof_holds::bool THEN 'the proof holds' ELSE 'THE PROOF FAILS' END)
 			FROM draws WHERE campaign = @campaign`},
 		{"U1", "event numbers without a gap", `
 			SELECT a.seq > 0 AND a.seq = n.events AND n.seen = n.events, format('%s events, %s as they were told', n.events, n.seen)
