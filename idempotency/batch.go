@@ -91,10 +91,7 @@ func (b *Batch) Store(r Request, status int, body []byte) {
 	b.records = append(b.records, Record{Request: r, Status: status, Body: body})
 }
 
-// Undecided reports whether some request was looked up, not known, and not stored: its answer leaves no record.
-func (b *Batch) Undecided() bool { return b.misses > 0 }
-
-// Misses returns the keys that Undecided speaks of, in no order.
+// Misses returns the keys of requests that were looked up, not known, and not stored, in no order: their answers leave no record.
 func (b *Batch) Misses() []ID {
 	misses := make([]ID, 0, b.misses)
 	for id, i := range b.at {

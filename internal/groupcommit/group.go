@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -38,7 +39,7 @@ type Options struct {
 	// MaxQueue is how many commands may wait on one lane, those being flushed not counted. Beyond it
 	// Do returns ErrFull at once.
 	MaxQueue int
-	// MaxBatch is how many commands one flush is given at most.
+	// MaxBatch is how many commands one flush is given at most, or their weight: see Group.Weigh.
 	MaxBatch int
 	// MaxLanesBusy is how many flushes may run at one time, so that many hot keys cannot take every
 	// connection of a pool. Lanes beyond it take turns, a batch each, in the order they became ready.
@@ -102,6 +103,7 @@ func (ignore) Panicked(*PanicError)              {}
 type Group[K comparable, C, R any] struct {
 	flush Flush[K, C, R]
 	opts  Options
+	weigh func(C) int
 
 	ctx    context.Context // what flushes run under
 	cancel context.CancelCauseFunc
@@ -128,7 +130,7 @@ func New[K comparable, C, R any](flush Flush[K, C, R], o Options) *Group[K, C, R
 	if o.Divisible == nil {
 		o.Divisible = func(error) bool { return true }
 	}
-	g := &Group[K, C, R]{flush: flush, opts: o, lanes: map[K]*lane[K, C, R]{}, drained: make(chan struct{})}
+	g := &Group[K, C, R]{flush: flush, opts: o, weigh: func(C) int { return 1 }, lanes: map[K]*lane[K, C, R]{}, drained: make(chan struct{})}
 	g.waiters.New = func() any { return &waiter[K, C, R]{done: make(chan struct{}, 1)} }
 	g.spare.New = func() any { return &lane[K, C, R]{} }
 	g.batches.New = func() any { return &batch[K, C, R]{} }
@@ -152,6 +154,10 @@ func (g *Group[K, C, R]) load() (l Load) {
 	return l
 }
 
+// Weigh makes MaxBatch bound the sum of the commands' weights instead of their number. A weight is 1 or more. A command heavier than
+// MaxBatch is flushed alone. It is called before the first command.
+func (g *Group[K, C, R]) Weigh(weigh func(C) int) { g.weigh = weigh }
+
 // Do queues the command on its key's lane and waits for its answer. The key must equal itself (a NaN does
 // not).
 //
@@ -163,7 +169,7 @@ func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (none R, err erro
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	w := g.waiter(ctx, cmd, 0)
+	w := g.waiter(ctx, cmd)
 	if err := g.enqueue(key, w); err != nil {
 		g.recycle(w)
 		return none, err
@@ -182,13 +188,16 @@ type Outcome[R any] struct {
 // commands are in one batch, so that they are decided in their order in any case. Outcomes are what [Group.Do] returns. If the lane has
 // too little room for all of them, all get ErrFull.
 func (g *Group[K, C, R]) DoAll(ctx context.Context, key K, list []C) (wait func() []Outcome[R]) {
-	list = list[:min(len(list), g.opts.MaxBatch, g.opts.MaxQueue)]
+	list = list[:g.first(list)]
 	outcomes := make([]Outcome[R], len(list))
 	waiters := make([]*waiter[K, C, R], len(list))
 	err := ctx.Err()
 	if err == nil {
-		for i, cmd := range list {
-			waiters[i] = g.waiter(ctx, cmd, len(list)-1-i)
+		room := 0
+		for i, cmd := range slices.Backward(list) {
+			waiters[i] = g.waiter(ctx, cmd)
+			room += waiters[i].weight
+			waiters[i].room = room
 		}
 		if err = g.enqueue(key, waiters...); err != nil {
 			for _, w := range waiters {
@@ -206,10 +215,25 @@ func (g *Group[K, C, R]) DoAll(ctx context.Context, key K, list []C) (wait func(
 	}
 }
 
-// waiter returns one for a command that is followed by so many others of its list.
-func (g *Group[K, C, R]) waiter(ctx context.Context, cmd C, followers int) *waiter[K, C, R] {
+// first returns how many commands of a list one batch takes.
+func (g *Group[K, C, R]) first(list []C) int {
+	n, weight := 0, 0
+	for n < min(len(list), g.opts.MaxQueue) {
+		weight += g.weigh(list[n])
+		if n > 0 && weight > g.opts.MaxBatch {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// waiter returns one for a command that has no list.
+func (g *Group[K, C, R]) waiter(ctx context.Context, cmd C) *waiter[K, C, R] {
 	w := g.waiters.Get().(*waiter[K, C, R]) //nolint:errcheck // The pool holds nothing else.
-	w.ctx, w.cmd, w.queuedAt, w.followers = ctx, cmd, time.Now(), followers
+	w.ctx, w.cmd, w.queuedAt = ctx, cmd, time.Now()
+	w.weight = g.weigh(cmd)
+	w.room = w.weight
 	return w
 }
 

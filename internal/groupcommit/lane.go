@@ -26,8 +26,8 @@ type waiter[K comparable, C, R any] struct {
 	ctx      context.Context
 	cmd      C
 	queuedAt time.Time
-	// followers is how many commands of the same list come behind this one. They are taken together.
-	followers int
+	// weight is the command's own, room that of the command and those of the same list behind it. They are taken together.
+	weight, room int
 
 	result R // written before done is sent on
 	err    error
@@ -60,6 +60,7 @@ type batch[K comparable, C, R any] struct {
 	key     K
 	waiters []*waiter[K, C, R]
 	cmds    []C
+	weight  int // of the commands
 	depth   int // commands left waiting on the lane when the batch was taken
 
 	// answered counts the waiters, from the first, that were answered; bisection keeps the order, so
@@ -128,9 +129,9 @@ func (g *Group[K, C, R]) work() {
 	g.batches.Put(b)
 }
 
-// next gives the lane of the batch back, and moves up to MaxBatch waiters into the batch, from the front of the
-// lane that has been ready longest. If no lane is ready, it ends the worker's count in the same step, so that a
-// command queued later starts another.
+// next gives the lane of the batch back, and moves waiters of up to MaxBatch in weight into the batch, from the front of the lane
+// that has been ready longest. A heavier command is a batch of its own. If no lane is ready, it ends the worker's count in the same
+// step, so that a command queued later starts another.
 func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,14 +148,14 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 		g.ready = slices.Delete(g.ready, 0, 1)
 		ln.ready = false
 		n := 0
-		for ; n < len(ln.queue) && len(b.waiters)+ln.queue[n].followers < g.opts.MaxBatch; n++ {
+		for ; n < len(ln.queue) && (len(b.waiters) == 0 || b.weight+ln.queue[n].room <= g.opts.MaxBatch); n++ {
 			w := ln.queue[n]
 			if w.ctx.Err() != nil {
 				w.place = dropped // Its caller is leaving, and finds it so.
 				continue
 			}
 			w.place = taken
-			b.waiters = append(b.waiters, w)
+			b.waiters, b.weight = append(b.waiters, w), b.weight+w.weight
 		}
 		ln.queue = slices.Delete(ln.queue, 0, n)
 		if len(b.waiters) > 0 {

@@ -158,3 +158,41 @@ func TestListsAreTakenWhole(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchesAreBoundedByWeight: commands weigh what they say, lists stay whole, and one that is too heavy for a batch is one by itself.
+func TestBatchesAreBoundedByWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]int
+		g := New(func(_ context.Context, _ string, batch []int) ([]int, error) {
+			batches = append(batches, slices.Clone(batch))
+			time.Sleep(time.Millisecond)
+			return batch, nil
+		}, Options{MaxBatch: 10})
+		g.Weigh(func(cmd int) int { return cmd })
+		waits := []func() []Outcome[int]{g.DoAll(t.Context(), "a", []int{1})}
+		synctest.Wait() // It is being flushed, and what follows waits.
+		for _, list := range [][]int{{4, 5}, {1}, {2}, {12}, {3, 3, 3}, {2}, {6, 4, 1}} {
+			waits = append(waits, g.DoAll(t.Context(), "a", list))
+		}
+		var answered []int
+		for _, wait := range waits {
+			outcomes := wait()
+			answered = append(answered, len(outcomes))
+			for _, o := range outcomes {
+				if o.Err != nil {
+					t.Error(o.Err)
+				}
+			}
+		}
+		// The last list is longer than a batch: its end is the caller's to queue again.
+		if got := fmt.Sprint(answered); got != "[1 2 1 1 1 3 1 2]" {
+			t.Errorf("answers %s", got)
+		}
+		if got := fmt.Sprint(batches); got != "[[1] [4 5 1] [2] [12] [3 3 3] [2] [6 4]]" {
+			t.Errorf("batches %s", got)
+		}
+		if err := g.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -109,6 +109,64 @@ func TestRememberedAccounts(t *testing.T) {
 	lie(-7)
 }
 
+// TestRefusalsAreChecked: what a refusal rests on changes after it was decided and before it is sent. The batch is decided again.
+func TestRefusalsAreChecked(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*testing.T, *ledger.Service){
+		"money comes": func(t *testing.T, there *ledger.Service) {
+			t.Helper()
+			do(t, there, ledger.Deposit{Account: "ann", Amount: 1000})
+		},
+		"an account is opened": func(t *testing.T, there *ledger.Service) {
+			t.Helper()
+			do(t, there, ledger.CreateAccount{ID: "new", Currency: "EUR"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, seen := database(t), &recorder{}
+			here := open(t, Options{URL: url, Observer: seen})
+			there := newLedgerService(t, open(t, Options{URL: url}))
+			waitLong(here)
+			fund(t, there, 100, "ann", "ben")
+			move := ledger.MakeTransfer{From: "ann", To: "ben", Amount: 500}
+			if name == "an account is opened" {
+				move.To, move.Amount = "new", 50
+			}
+			knowTheTime(t, here)
+			runs, refused := 0, error(nil)
+			err := NewLedger(here).Commit(t.Context(), ledger.Want{Accounts: []string{move.From, move.To}}, func(u *ledger.Unit) {
+				if runs++; runs == 1 {
+					change(t, there)
+				}
+				_, refused = ledger.Decide(u.Book, move)
+				if u.Refused = refused != nil; runs == 1 && !u.Refused {
+					t.Error("the first decision does not refuse")
+				}
+			})
+			if err != nil || refused != nil || runs != 2 || seen.fallbacks()[speculation.Stale] != 1 {
+				t.Errorf("%v, refused for %v, decided %d times, fallbacks %v", err, refused, runs, seen.fallbacks())
+			}
+		})
+	}
+}
+
+// TestRefusalBesideReferences: a transfer that was made under a reference is not refused when it is asked for again, though its money
+// has gone.
+func TestRefusalBesideReferences(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db := open(t, Options{URL: url})
+	here, there := newLedgerService(t, db), newLedgerService(t, open(t, Options{URL: url}))
+	fund(t, there, 100, "ann", "ben")
+	move := ledger.MakeTransfer{From: "ann", To: "ben", Amount: 60, Reference: "order 1"}
+	do(t, there, move)
+	knowTheTime(t, db)
+	if again, repeats := do(t, here, move).(ledger.Repeated); !repeats {
+		t.Errorf("the repeat: %+v", again)
+	}
+}
+
 // TestTrustedKeys shows that a first run which does not read the keys' records repeats nothing.
 func TestTrustedKeys(t *testing.T) {
 	url := database(t)

@@ -192,8 +192,12 @@ func saveOutcome(b *pgx.Batch, st *auction.State) {
 }
 
 // guardUnchanged refuses the transaction when an account that a decision looked at without changing it is not as it was
-// remembered, or one that was absent is there.
+// remembered, or one that was absent is there. Those that the transaction creates are checked by their insertion.
 func guardUnchanged(b *pgx.Batch, book *ledger.Book, absent []string) {
+	absent = slices.DeleteFunc(absent, func(id string) bool {
+		_, err := book.Account(id)
+		return err == nil
+	})
 	if len(absent) > 0 {
 		b.Queue(guardAbsentAccounts, absent)
 	}

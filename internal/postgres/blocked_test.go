@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -332,13 +333,17 @@ func TestAccountsSharedWithinAProcess(t *testing.T) {
 		}
 		all = append(all, later(func() error {
 			for range 25 {
-				for _, op := range []ledger.Op{
-					ledger.MakeTransfer{From: account, To: accounts[(n+1)%len(accounts)], Amount: 1},
-					ledger.PlaceHold{Account: account, Amount: 1}, // by locks
-				} {
-					if err := answerErr(money.Execute(t.Context(), own(op))); err != nil {
-						return err
-					}
+				move := ledger.MakeTransfer{From: account, To: accounts[(n+1)%len(accounts)], Amount: 1}
+				if err := answerErr(money.Execute(t.Context(), own[ledger.Op](move))); err != nil {
+					return err
+				}
+				placed, err := money.Execute(t.Context(), own[ledger.Op](ledger.PlaceHold{Account: account, Amount: 1}))
+				if err = errors.Join(err, placed.Err); err != nil {
+					return err
+				}
+				release := ledger.ReleaseHold{Hold: placed.Result.(ledger.Hold).ID} // by locks
+				if err := answerErr(money.Execute(t.Context(), own[ledger.Op](release))); err != nil {
+					return err
 				}
 			}
 			return nil
@@ -424,6 +429,55 @@ func TestFirstBidsTakeTheFastPath(t *testing.T) {
 		delete(after, speculation.Blocked) // A stalled machine may look like a locked row.
 		if fmt.Sprint(after) != fmt.Sprint(before) {
 			t.Errorf("unique %v: fallbacks %v, before %v", unique, after, before)
+		}
+	}
+}
+
+// TestRefusedTransfersTakeTheFastPath: so do holds that are placed, and a refusal takes nothing from the commands beside it.
+func TestRefusedTransfersTakeTheFastPath(t *testing.T) {
+	t.Parallel()
+	seen := &recorder{}
+	db := open(t, Options{URL: database(t), Observer: seen})
+	waitLong(db) // A machine that stalls is no stranger.
+	s := newLedgerService(t, db)
+	fund(t, s, 100, "ann", "ben", "cat")
+	do(t, s, ledger.CreateAccount{ID: "yen", Currency: "JPY"})
+	expiry := time.Hour
+	list := []ledger.Op{
+		ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1000},
+		ledger.MakeTransfer{From: "ann", To: "ben", Amount: 60},
+		ledger.MakeTransfer{From: "ann", To: "cat", Amount: 60}, // refused because of the one before
+		ledger.MakeTransfer{From: "ann", To: "nobody", Amount: 1},
+		ledger.Withdraw{Account: "cat", Amount: 101},
+		ledger.CreateAccount{ID: "yen", Currency: "EUR"},
+		ledger.TransferLegs{Legs: []ledger.Leg{{From: "ben", To: "ann", Amount: 1}, {From: "ben", To: "yen", Amount: 1}}},
+		ledger.PlaceHold{Account: "ben", Amount: 10},
+		ledger.PlaceHold{Account: "ben", Amount: 10, ExpiresIn: &expiry},
+		ledger.PlaceHold{Account: "ben", Amount: 1000},
+	}
+	accepted := []int{1, 7, 8}
+	commands := make([]command.Command[ledger.Op], len(list))
+	for i, op := range list {
+		commands[i] = own(op)
+	}
+	// The first run reads the clock.
+	knowTheTime(t, db)
+	before := seen.fallbacks()
+	answers := s.ExecuteAll(t.Context(), commands)()
+	for i, a := range answers {
+		if err := errors.Join(a.Err, a.Result.Err); (err == nil) != slices.Contains(accepted, i) {
+			t.Errorf("%#v: %v", list[i], err)
+		}
+	}
+	after := seen.fallbacks()
+	delete(before, speculation.Blocked)
+	delete(after, speculation.Blocked) // A stalled machine may look like a locked row.
+	if fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("fallbacks %v, before %v", after, before)
+	}
+	for id, want := range map[string][2]int64{"ann": {40, 0}, "ben": {140, 20}, "cat": {100, 0}, "yen": {0, 0}} {
+		if a, err := s.Account(t.Context(), id); err != nil || a.Available != want[0] || a.Held != want[1] {
+			t.Errorf("%+v, %v; want %v", a, err, want)
 		}
 	}
 }

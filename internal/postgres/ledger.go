@@ -126,9 +126,12 @@ func speculativeStatements() []string {
 // one transaction; the next call may do so before that one has ended, and then decides on what it will have left. It
 // returns nil once the transaction is committed, and any error of [speculation.Pipeline.Commit].
 //
-// Nothing is sent where the outcome must rest on what is read under locks: a refusal, whose reason may be gone by now; an
-// account that was looked at and not changed, which no check would cover; a hold, whose expiry is the database's clock's to
-// set; a command that leaves no record; and one that repeats another, as far as is known.
+// The statements check everything that a decision, and so a refusal, can rest on: accounts that change by their version and
+// balance; those that were only looked at, or were not there, by a look at them; the keys whose answers leave no record by a look
+// at those. A hold that is placed bears the latest time that it may be, as all rows do.
+//
+// Nothing is sent where the outcome must rest on what is read under locks: a hold that is captured or released; a command that
+// repeats another, as far as is known; and a refusal beside references, as no index holds those of refused commands.
 func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
 	keys := slices.Clip(want.Keys)
 	for _, reference := range want.References {
@@ -149,13 +152,12 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide
 			book.Grow(len(want.Keys))
 			unit.Keys.Grow(len(want.Keys))
 			decide(unit)
-			c := book.Changes()
-			switch {
-			case unit.Refused || unit.Keys.Undecided():
+			if unit.Refused && len(want.References) > 0 {
 				return speculation.NotSent(speculation.Refusal, nil)
-			case len(c.CreatedHolds) > 0 || len(c.UpdatedAccounts)+len(c.CreatedAccounts) != len(want.Accounts):
-				return speculation.NotSent(speculation.Command, nil)
 			}
+			c := book.Changes()
+			guardUnchanged(b, book, on.Absent)
+			guardMisses(b, unit.Keys.Misses())
 			saveBook(b, c, guardedWrites)
 			saveKeys(b, unit.Keys.Fresh(), book.Now(), guardedWrites)
 			l.note(unit.Keys.Fresh(), c.References)

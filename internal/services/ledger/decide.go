@@ -65,6 +65,14 @@ func (op PlaceHold) accounts() []string     { return []string{op.Account} }
 func (op CaptureHold) accounts() []string   { return []string{op.To} }
 func (ReleaseHold) accounts() []string      { return nil }
 
+// weight is how many movements an operation makes at most, which the rows that its transaction writes go by.
+func weight(op Op) int {
+	if legs, ok := op.(TransferLegs); ok {
+		return max(1, len(legs.Legs))
+	}
+	return 1
+}
+
 // Movement is a deposit or a withdrawal as it left its account.
 type Movement struct {
 	Transfer  Transfer
