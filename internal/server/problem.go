@@ -30,7 +30,7 @@ type Problem struct {
 	Detail    string `json:"detail" doc:"this occurrence, for a person"`
 	Code      string `json:"code" doc:"stable name for programs"`
 	Retryable bool   `json:"retryable" doc:"whether the same request may succeed later"`
-	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect: not_applied where that is certain of every request with this key; unknown where this one, or an earlier one, may have been applied, which the same key tells later"`
+	Outcome   string `json:"outcome" enum:"not_applied,applied,unknown" doc:"what became of the effect: not_applied where it is certain that neither this request nor one before it had one; unknown where this one, or an earlier one, may have been applied, which the same key tells later. Of a request with the same key that is under way at the same time it says nothing"`
 	RequestID string `json:"request_id"`
 	Transfer  string `json:"transfer,omitempty" doc:"the id of the failed transfer, with insufficient_funds, or of the one that has the reference, with reference_taken"`
 	Leg       *int   `json:"leg,omitempty" minimum:"0" doc:"the leg, from 0, for which a transfer with legs was refused"`
