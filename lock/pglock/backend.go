@@ -113,6 +113,8 @@ type Backend struct {
 	joined  chan struct{} // has a value when there are fresh ones
 	hints   chan uuid.UUID
 	hearing atomic.Bool // notifications arrive
+	// pollFails says that the last poll has failed; it is the watching goroutine's own.
+	pollFails bool
 }
 
 var (

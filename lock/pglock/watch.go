@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -237,11 +238,17 @@ func (b *Backend) poll() time.Duration {
 		err = b.resolve(ctx)
 	}
 	if err != nil {
+		level := slog.LevelWarn
+		if b.pollFails { // While the database is away, it fails every few milliseconds.
+			level = slog.LevelDebug
+		}
+		b.pollFails = true
 		if b.base.Err() == nil {
-			b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
+			b.logger.Log(ctx, level, "looking after waiting lock requests failed, and is tried again", "error", err)
 		}
 		return interval
 	}
+	b.pollFails = false
 	said := make(map[uuid.UUID]bool, len(alive))
 	for _, id := range alive {
 		said[id] = true
