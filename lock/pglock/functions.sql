@@ -186,3 +186,46 @@ BEGIN
     DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
     RETURN there;
 END $$;
+
+-- Requests and releases of one process for different keys, as far as nobody else has to do with these keys: each request's key is in
+-- nobody's hands, and nobody stands in line for any of them. Those whose id is neither among the granted nor the ended ones were left
+-- alone. Rows that another transaction has locked are passed over, so this waits for nobody, and no two of these for each other; a key
+-- without a row is left alone as well, because somebody else may be inserting it.
+CREATE OR REPLACE FUNCTION lock_share(
+    ask_keys text[], ask_ids text[], owners text[], ttls bigint[], holds bigint[], end_keys text[], end_ids text[],
+    OUT ended text[], OUT in_time boolean[], OUT granted text[], OUT new_tokens bigint[], OUT lease_ends timestamptz[]
+) LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    free text[];
+    over uuid[];
+    taken text[];
+    now timestamptz;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN; -- What was committed before the rows were locked would not be seen.
+    END IF;
+    -- Each statement from the second on sees what was committed before these rows were locked.
+    free := ARRAY(SELECT key FROM lock_keys WHERE key = ANY (ask_keys || end_keys) FOR NO KEY UPDATE SKIP LOCKED);
+    free := ARRAY(SELECT k FROM unnest(free) AS u (k) WHERE NOT EXISTS (SELECT FROM lock_queue WHERE key = ANY (ARRAY[k])));
+    over := ARRAY(SELECT e.id::uuid FROM unnest(end_keys, end_ids) AS e (key, id) WHERE e.key = ANY (free));
+    WITH gone AS (
+        DELETE FROM lock_grants WHERE id = ANY (ARRAY(SELECT id FROM lock_grants WHERE id = ANY (over) FOR UPDATE SKIP LOCKED))
+        RETURNING id, expires_at > clock_timestamp() AS held
+    ) SELECT array_agg(id::text), array_agg(held) INTO ended, in_time FROM gone;
+    now := clock_timestamp();
+    WITH made AS (
+        INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
+        SELECT a.id::uuid, a.owner, ARRAY[a.key], ARRAY[k.token + 1], a.ttl, a.hold, now,
+            now + CASE WHEN a.hold > 0 THEN least(a.ttl, a.hold) ELSE a.ttl END * interval '1 microsecond'
+        FROM unnest(ask_keys, ask_ids, owners, ttls, holds) AS a (key, id, owner, ttl, hold)
+        JOIN lock_keys k ON k.key = ANY (ARRAY[a.key])
+        WHERE a.key = ANY (free)
+        AND NOT EXISTS (SELECT FROM lock_grants g WHERE g.id = ANY (ARRAY[k.holder]))
+        -- It has gone, or is in line: this comes late.
+        AND NOT EXISTS (SELECT FROM lock_waiters w WHERE w.id = ANY (ARRAY[a.id::uuid]))
+        RETURNING id, keys[1] AS key, tokens[1] AS token, expires_at
+    ) SELECT array_agg(id::text), array_agg(key), array_agg(token), array_agg(expires_at) INTO granted, taken, new_tokens, lease_ends FROM made;
+    UPDATE lock_keys SET token = token + 1, holder = granted[array_position(taken, key)]::uuid WHERE key = ANY (taken);
+END $$;
