@@ -28,6 +28,7 @@ type request struct {
 	fingerprint []byte // names the request to other processes that are asked the same; nil: nobody is
 	ticket      int64
 	process     string // where it waits, if it may be told of its grant through memory; "": it may not
+	again       bool   // it may stand in line already
 }
 
 // lease is how long a grant of the request lasts at first, in microseconds.
@@ -291,6 +292,10 @@ func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int6
 	var b pgx.Batch
 	if r.fingerprint != nil {
 		b.Queue(t.st.DropDead, r.fingerprint)
+	}
+	if r.again { // It was not seen there, so its process was silent for too long, or it was made a deadlock's victim. It begins anew.
+		b.Queue(t.st.DropOwn, r.id)
+		b.Queue(t.st.DropQueue, r.id, r.keys)
 	}
 	// A place in line that a crash takes away is asked for again, unless it stands for what others are asked, too.
 	later := r.fingerprint == nil

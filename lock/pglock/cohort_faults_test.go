@@ -123,6 +123,39 @@ func TestLateRequestIsRefused(t *testing.T) {
 	}
 }
 
+// TestRequestWhoseOwnRowIsDead: a request got in line, did not learn of it, and was silent for so long that nobody counts it any more. It
+// asks again, and gets in line anew.
+func TestRequestWhoseOwnRowIsDead(t *testing.T) {
+	t.Parallel()
+	b := open(t, database(t), Options{})
+	h := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{TTL: time.Hour})
+	w := &waiter{
+		backend: b, granted: make(chan *lock.Grant, 1), wait: lock.Forever,
+		request: request{id: uuid.New(), keys: []string{"k"}, owner: "slow", ttl: time.Hour.Microseconds()},
+	}
+	first, end := b.askTogether(t.Context(), w)
+	if end != decided || first.ticket == 0 {
+		t.Fatalf("%+v, %v", first, end)
+	}
+	for _, dead := range []string{`alive_until = clock_timestamp()`, `cycle = '{slow}'`} {
+		testwait.Must(t, testwait.Err(b.pool.Exec(t.Context(), testSchema.in(`UPDATE @lock_waiters SET `+dead+` WHERE owner = 'slow'`))))
+		w.unsure = true
+		again, err := w.ask(t.Context())
+		testwait.Must(t, err)
+		if again.ticket <= first.ticket {
+			t.Errorf("ticket %d, was %d", again.ticket, first.ticket)
+		}
+		var rows, places int
+		testwait.Must(t, b.pool.QueryRow(t.Context(), testSchema.in(`SELECT (SELECT count(*) FROM @lock_waiters), (SELECT count(*) FROM @lock_queue)`)).Scan(&rows, &places))
+		if rows != 1 || places != 1 {
+			t.Errorf("%d rows and %d places in line", rows, places)
+		}
+		first = again
+	}
+	w.abandon(t.Context())
+	let(t, h)
+}
+
 // TestLeavingIsTriedAgain: a waiter that could not leave the line is granted the lock, which does not stay with it.
 func TestLeavingIsTriedAgain(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ type statements struct {
 	MustDropWaiter, InsertGrant, TakeKeys, DropWaiter, DropQueue, DropPlaces, InsertWaiter, DropDead, Take, Renew, EndGrant string
 	ReadCycle, Withdraw, DropGrant, ReadGraph, OwnersHold, LockArbiter, MarkVictim, KeepAlive, FreeKeys, NextExpiry         string
 	WaitedFor, ReadGrants, FindGrant, SweepWaiters, SweepQueue, ExpiredLines, Notify, Ask, Release, Settle, DropServed      string
-	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share                                                 string
+	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share, DropOwn                                        string
 }
 
 // Statements name rows by "= ANY" of an array. Then the planner finds each row by the index, also in a table that it has no
@@ -78,6 +78,7 @@ func newStatements(s Schema) *statements {
 				INSERT INTO @lock_queue (key, ticket, waiter) SELECT u.key, w.ticket, $1 FROM w, unnest(w.keys) AS u (key)
 			) SELECT ticket, CASE WHEN $8::boolean THEN ` + commitLater + ` END FROM w`,
 		DropDead: `DELETE FROM @lock_waiters w WHERE w.request = $1 AND NOT (` + heard + `)`,
+		DropOwn:  `DELETE FROM @lock_waiters w WHERE w.id = $1 AND NOT (` + alive + `)`,
 		Take: `UPDATE @lock_grants SET owner = $2, granted_at = clock_timestamp(), request = NULL,
 			expires_at = clock_timestamp() + CASE WHEN hold_us > 0 THEN least(ttl_us, hold_us) ELSE ttl_us END` + usec + `
 			WHERE id = $1 AND expires_at > clock_timestamp() RETURNING ` + grantCols,

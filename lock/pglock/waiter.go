@@ -97,9 +97,12 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 		w.unsure = w.unsure || end == unknown
 	}
 	wait := w.patient()
+	r := w.request
+	r.again = w.unsure
 	err = w.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start := time.Now()
-		a, err = b.decideOn(ctx, tx, w.request, wait, w.hooks)
+		a, err = b.decideOn(ctx, tx, r, wait, w.hooks)
+		r.again = true // In another run: this one may have been committed.
 		if a.grant != nil {
 			a.grant.Start = start
 		}
