@@ -113,7 +113,7 @@ async function show() {
   const title = (t) => (document.title = t ? `${t} · Fairlead` : "Fairlead");
   title("");
   if (!found) {
-    fill(main, fill(root, h("h1", {}, "There is no such page")));
+    fill(main, fill(root, h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: "/console/" }, "Overview"))));
     return;
   }
   title(found.page.nav ?? "");

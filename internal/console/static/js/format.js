@@ -85,7 +85,7 @@ export function badge(status, tone) {
 }
 
 // short abbreviates an id; the whole is in its title.
-export const short = (id) => h("span", { class: "mono", title: id }, id.length > 13 ? `…${id.slice(-12)}` : id);
+export const short = (id) => h("span", { class: "mono nowrap", title: id }, id.length > 13 ? `…${id.slice(-12)}` : id);
 
 // share draws a part of a whole.
 export function share(part, total) {
