@@ -47,7 +47,7 @@ var explanations = map[string]string{
 	"own_auction":              "The seller of an auction can't bid in it.",
 	"payload_too_large":        "Bodies have at most 1 MiB. Send less, or several requests.",
 	"purchase_limit":           "The account has bought as many positions of this campaign as the campaign allows.",
-	"rate_limited":             "The credential has used up its rate. The headers `RateLimit` and `Retry-After` say when to go on.",
+	"rate_limited":             "The credential has used up its rate. The headers `RateLimit` and `Retry-After` say when to go on; so does the member `retry_after`.",
 	"reference_taken":          "Another request has completed with this reference; `transfer` has its id. References are unique for ever.",
 	"row_locked":               "Another session of the database has locked a row for 5 s: usually somebody's open transaction. Nothing was applied. `fairlead doctor` names the session.",
 	"same_account":             "Source and destination are one account, so nothing would move.",

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -246,10 +245,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, weight int, a acc
 	return nil
 }
 
-// errRate refuses what is too much for its sender's rate. The header Retry-After has the same time, but for a command within others.
+// errRate refuses what is too much for its sender's rate.
 func errRate(d auth.Decision) error {
-	seconds := max(int(math.Ceil(d.RetryAfter.Seconds())), 1)
-	return &refusal{Kind: edge.RateLimited, Detail: fmt.Sprintf("the rate limit of this credential is used up; the next request is allowed in %d s", seconds)}
+	return &refusal{Kind: edge.RateLimited, Detail: "the rate limit of this credential is used up", RetryAfter: d.RetryAfter}
 }
 
 // seesDrafts reports whether campaigns and auctions that were never opened exist for somebody: for staff alone.

@@ -37,7 +37,7 @@ type Problem struct {
 	// Cycle is there with deadlock alone.
 	Cycle []string `json:"cycle,omitempty" doc:"the owners that wait for each other, in waiting order, the asking one first, with deadlock"`
 	// RetryAfter is the header of that name, for those who get the problem without headers: a stored or a streamed one.
-	RetryAfter int64 `json:"retry_after,omitzero" doc:"whole seconds to wait, with cooldown"`
+	RetryAfter int64 `json:"retry_after,omitzero" doc:"whole seconds to wait, with cooldown and rate_limited"`
 }
 
 // What became of a refused request's effect.
@@ -50,8 +50,11 @@ const (
 // an error of a service, which has read the key by then, or of a request without a key. See beforeKey for all others.
 func problemOf(err error, requestID string) Problem {
 	k, detail := internalError, "The error was logged under the request id."
+	var wait int64
 	if r, ok := errors.AsType[*refusal](err); ok {
-		k, detail = r.Kind, r.Detail
+		if k, detail = r.Kind, r.Detail; r.RetryAfter > 0 {
+			wait = wholeSeconds(r.RetryAfter)
+		}
 	} else {
 		for _, row := range problems {
 			if found := row.find(err); found != nil {
@@ -64,7 +67,7 @@ func problemOf(err error, requestID string) Problem {
 	}
 	p := Problem{
 		Type: problemsPath + "#" + k.Code, Title: k.Title, Status: k.Status, Detail: detail, Code: k.Code,
-		Retryable: k.Retryable, Outcome: k.Outcome, RequestID: requestID,
+		Retryable: k.Retryable, Outcome: k.Outcome, RequestID: requestID, RetryAfter: wait,
 	}
 	if p.Outcome == "" {
 		p.Outcome = notApplied
@@ -82,11 +85,13 @@ func problemOf(err error, requestID string) Problem {
 		p.Cycle = dead.Cycle
 	}
 	if early, ok := errors.AsType[*auction.CooldownError](err); ok {
-		// Rounded up, so that a client that comes back then need not wait again.
-		p.RetryAfter = max(1, int64((early.RetryAfter+time.Second-1)/time.Second))
+		p.RetryAfter = wholeSeconds(early.RetryAfter)
 	}
 	return p
 }
+
+// wholeSeconds rounds up, so that a client that comes back then need not wait again.
+func wholeSeconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
 
 // problem makes the problem that an error is, of a request with a key or without, and logs one that is unforeseen.
 func (s *Server) problem(ctx context.Context, err error, requestID string, keyed bool, attrs ...any) Problem {

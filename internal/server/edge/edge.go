@@ -27,8 +27,9 @@ type Kind struct {
 
 // Refusal is an error that the edge itself raises.
 type Refusal struct {
-	Kind   Kind
-	Detail string
+	Kind       Kind
+	Detail     string
+	RetryAfter time.Duration // until the same may be asked again; 0: not known
 }
 
 // Error implements error.
