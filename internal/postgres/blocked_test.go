@@ -341,7 +341,7 @@ func TestAccountsSharedWithinAProcess(t *testing.T) {
 				if err = errors.Join(err, placed.Err); err != nil {
 					return err
 				}
-				release := ledger.ReleaseHold{Hold: placed.Result.(ledger.Hold).ID} // by locks
+				release := ledger.ReleaseHold{Hold: placed.Result.(ledger.Hold).ID} //nolint:errcheck // Else the test panics. It goes by locks.
 				if err := answerErr(money.Execute(t.Context(), own[ledger.Op](release))); err != nil {
 					return err
 				}

@@ -162,11 +162,7 @@ func (b *Backend) Close() {
 		return
 	}
 	close(b.closing)
-	b.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
-		defer cancel()
-		_ = b.errands.Close(ctx) // Who is answered late is answered with what is known.
-	})
+	b.tasks.Go(b.endErrands)
 	b.tasks.Go(b.settleAll)
 	b.stop()
 	b.tasks.Wait()

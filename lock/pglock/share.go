@@ -41,6 +41,13 @@ func (b *Backend) newErrands() *groupcommit.Group[struct{}, errand, errandDone] 
 	})
 }
 
+// endErrands waits until those under way are done.
+func (b *Backend) endErrands() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), cleanupTimeout)
+	defer cancel()
+	_ = b.errands.Close(ctx) // Whoever is answered before is told that the outcome is unknown.
+}
+
 // share carries out an errand together with others, if there are others.
 func (b *Backend) share(ctx context.Context, e errand) (errandDone, decision) {
 	if b.busy.Load() < 2 || b.unshared.Load() {
