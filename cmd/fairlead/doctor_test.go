@@ -35,7 +35,7 @@ func TestDoctorFindsWhatDoesNotGetOn(t *testing.T) {
 	s.one(`UPDATE multidraws SET status = 'interrupted', completed = 0, checkpoints = 0, completed_at = NULL WHERE id = $1`, multidraw)
 	for where, args := range asks {
 		out, err := execute(t, args...)
-		for _, want := range []string{"warning: publications: 1 publication has failed for good", "/v1/publications/ID/retry", "warning: multidraws: 1 multi-draw is interrupted", "healthy: every"} {
+		for _, want := range []string{"warning: publications: 1 publication has failed for good", "/v1/publications/ID/retry", "warning: multidraws: 1 multi-draw is interrupted", "healthy: all"} {
 			if err != nil || !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in %v\n%s", where, want, err, out)
 			}

@@ -61,8 +61,6 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 	if ctx.Err() != nil {
 		return asked{}, undecided
 	}
-	b.busy.Add(1)
-	defer b.busy.Add(-1)
 	key := w.request.keys[0]
 	j := &joining{w: w, over: make(chan struct{})}
 	b.mu.Lock()
@@ -74,7 +72,6 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 	t.users++
 	t.queue = append(t.queue, j)
 	run := b.runs[key]
-	alone := run == nil && t.users == 1 // so that nobody of this process is known to want the key
 	if t.users > 1 || !w.patient() {
 		run = nil
 	}
@@ -93,7 +90,7 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 				if run != nil {
 					run.wait(ctx)
 				}
-				b.askAll(ctx, key, b.askedFor(t), alone)
+				b.askAll(ctx, key, b.askedFor(t))
 			}
 			<-t.taken
 		case <-ended:
@@ -136,9 +133,8 @@ func (b *Backend) leaveTurn(key string, t *turn) {
 	}
 }
 
-// askAll asks for all of the batch: for one that seems to be alone together with others that are, for other keys. The end of the first
-// one's context does not end it at once: see decideFor.
-func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alone bool) {
+// askAll asks for all of the batch. The end of the first one's context does not end it at once: see decideFor.
+func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
 	if len(batch) == 0 {
 		return // Another has asked for all.
 	}
@@ -146,13 +142,6 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alon
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideFor, cancel) })
 	defer stop()
-	if alone && len(batch) == 1 {
-		if out, end := b.share(asking, errand{key: key, asks: batch[0].w}); end != undecided {
-			batch[0].out.grant, batch[0].end = out.grant, end
-			close(batch[0].over)
-			return
-		}
-	}
 	var (
 		ids, owners = make([]string, len(batch)), make([]string, len(batch))
 		ttls, holds = make([]int64, len(batch)), make([]int64, len(batch))
