@@ -69,7 +69,7 @@ on() {
 	release=$(release "$1") && release=${release% *}
 	export FAIRLEAD_PG_BIN=$PWD/.tools/postgresql-$release/bin
 	# shellcheck disable=SC2086 # Several words.
-	go test -timeout 30m $race $short ${ARGS:-} ${PACKAGES:-$packages}
+	go test -timeout 30m $race $short ${ARGS:-} ${PACKAGES:-$packages} || return
 	[ -z "$brief" ] || go test -timeout 30m -run "$versioned" -skip 'Plans/(custom|stale_true)' ./internal/postgres
 }
 
