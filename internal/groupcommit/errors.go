@@ -10,6 +10,9 @@ var (
 	// queued and never runs.
 	ErrFull = errors.New("groupcommit: lane is full")
 
+	// ErrLate is returned when no batch has taken the command for Options.Patience. It never runs.
+	ErrLate = errors.New("groupcommit: no batch has taken the command in time")
+
 	// ErrClosed is returned when the group no longer accepts commands, and to commands that were still
 	// waiting when Close ran out of time. Unless ErrInFlight matches too, the command never ran.
 	ErrClosed = errors.New("groupcommit: group is closed")

@@ -49,6 +49,9 @@ type Options struct {
 	// them at least, so that batches stay large. The Flush is then called for it before the earlier one has
 	// returned: it has to cope with an earlier batch that fails.
 	Overlap, MinOverlap int
+	// Patience is how long a command waits on its lane at most, before a batch takes it; 0 means any time. Then Do returns ErrLate. It
+	// is for commands that have another way to go. Lists have none.
+	Patience time.Duration
 	// Divisible reports whether a batch that failed with this error may be halved and tried again; nil
 	// means always. It must answer false where the batch may have taken effect (unknown outcomes) and
 	// should where halving cannot help (a lost connection). It is not asked about panics, which are
@@ -161,7 +164,7 @@ func (g *Group[K, C, R]) Weigh(weigh func(C) int) { g.weigh = weigh }
 // Do queues the command on its key's lane and waits for its answer. The key must equal itself (a NaN does
 // not).
 //
-// Errors: ErrFull and ErrClosed mean that the command never ran. The context's error means that it never
+// Errors: ErrFull, ErrLate and ErrClosed mean that the command never ran. The context's error means that it never
 // ran and never will, unless ErrInFlight matches too: then its batch had been taken, and the command runs
 // to an end that the caller does not learn. Any other error is the flush's for this command, a *PanicError,
 // ErrResultCount among them. Where an answer is there it wins over an ended context.
@@ -174,7 +177,12 @@ func (g *Group[K, C, R]) Do(ctx context.Context, key K, cmd C) (none R, err erro
 		g.recycle(w)
 		return none, err
 	}
-	return g.await(ctx, w)
+	if g.opts.Patience == 0 {
+		return g.await(ctx, w, nil)
+	}
+	patience := time.NewTimer(g.opts.Patience)
+	defer patience.Stop()
+	return g.await(ctx, w, patience.C)
 }
 
 // Outcome is what [Group.Do] would have returned for one command of a list.
@@ -208,7 +216,7 @@ func (g *Group[K, C, R]) DoAll(ctx context.Context, key K, list []C) (wait func(
 	return func() []Outcome[R] {
 		for i := range list {
 			if outcomes[i].Err = err; err == nil {
-				outcomes[i].Result, outcomes[i].Err = g.await(ctx, waiters[i])
+				outcomes[i].Result, outcomes[i].Err = g.await(ctx, waiters[i], nil)
 			}
 		}
 		return outcomes
@@ -272,10 +280,16 @@ func (g *Group[K, C, R]) enqueue(key K, waiters ...*waiter[K, C, R]) (err error)
 	return nil
 }
 
-// await waits for the answer to a queued command.
-func (g *Group[K, C, R]) await(ctx context.Context, w *waiter[K, C, R]) (none R, err error) {
+// await waits for the answer to a queued command, which is late if no batch has taken it by then.
+func (g *Group[K, C, R]) await(ctx context.Context, w *waiter[K, C, R], late <-chan time.Time) (none R, err error) {
 	select {
 	case <-w.done:
+	case <-late:
+		if !g.withdraw(w) {
+			return g.await(ctx, w, nil)
+		}
+		g.recycle(w)
+		return none, ErrLate
 	case <-ctx.Done():
 		if g.withdraw(w) {
 			g.recycle(w)

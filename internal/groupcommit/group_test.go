@@ -195,6 +195,29 @@ func TestCallerWhoLeavesBeforeItsBatchIsTakenDoesNotRun(t *testing.T) {
 	})
 }
 
+// TestPatience: a command that no batch has taken in time never runs. One that was taken is waited for as long as it takes.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{Patience: time.Second})
+		first := submit(t.Context(), g, "a", 1)
+		second := submit(t.Context(), g, "a", 2)
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		wantUnanswered(t, second)
+		time.Sleep(1)
+		synctest.Wait()
+		wantErr(t, second, ErrLate)
+		time.Sleep(time.Minute)
+		third := submit(t.Context(), g, "a", 3)
+		s.open("a")
+		wantResult(t, first, 2)
+		wantResult(t, third, 6)
+		wantBatches(t, s.batches("a"), []int{1}, []int{3})
+		wantIdle(t, g)
+	})
+}
+
 func TestCallerWhoLeavesAfterItsBatchIsTakenHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := held("a")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
@@ -31,11 +33,16 @@ type Locks struct {
 	db       *DB
 	backend  *pglock.Backend
 	observer LockObserver
+	together *groupcommit.Group[struct{}, lockErrand, lockDone]
+
+	mu     sync.Mutex
+	asking map[string]int // commands under way that ask for a key and no other
 }
 
 // NewLocks returns the lock service on db. The caller closes it before db.
 func NewLocks(db *DB, observer LockObserver) *Locks {
-	l := &Locks{db: db, observer: observer}
+	l := &Locks{db: db, observer: observer, asking: map[string]int{}}
+	l.together = l.newTogether()
 	o := pglock.Options{Run: l.runOn(), Logger: db.logger}
 	if observer != nil {
 		o.Observer = observer
@@ -56,9 +63,10 @@ func (l *Locks) runOn(rows ...blockedRow) pglock.Run {
 }
 
 // Close answers those who wait with [lock.ErrClosed]. Locks stay as they are.
-func (l *Locks) Close(context.Context) error {
+func (l *Locks) Close(ctx context.Context) error {
+	err := l.together.Close(ctx)
 	l.backend.Close()
-	return nil
+	return err
 }
 
 // Backend gives the process itself the locks that clients have.
@@ -68,6 +76,19 @@ func (l *Locks) Backend() *pglock.Backend { return l.backend }
 // [lock.DeadlockError], and the cause of ctx's end: none of these is stored, and nothing is held after them.
 func (l *Locks) Acquire(ctx context.Context, c command.Command[lock.Request]) (command.Answer, error) {
 	began, wait := time.Now(), c.Op.Wait
+	if len(c.Op.Keys) == 1 {
+		alone, leave := l.alone(c.Op.Keys[0])
+		defer leave()
+		if alone {
+			done, err := l.share(ctx, lockErrand{key: c.Key, render: c.Render, ask: &c.Op})
+			if err == nil && done.grant != nil && l.observer != nil {
+				l.observer.Asked(LockClass, lock.OutcomeOf(nil), time.Since(began), false)
+			}
+			if err != nil || done.decided {
+				return done.answer, err
+			}
+		}
+	}
 	return executeOn(ctx, l.db, c, func() (command.Answer, error) {
 		if wait > 0 { // What it has waited for a row counts.
 			c.Op.Wait = max(0, wait-time.Since(began))
@@ -155,14 +176,25 @@ func (l *Locks) renew(ctx context.Context, c command.Command[lock.Renewal]) (ans
 // Release ends a lock, once per idempotency key, and hands its keys on. Its refusal is [lock.ErrLost]. An operator's release
 // has its row in the audit log.
 func (l *Locks) Release(ctx context.Context, c command.Command[lock.Renewal]) (command.Answer, error) {
-	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.release(ctx, c) })
-}
-
-func (l *Locks) release(ctx context.Context, c command.Command[lock.Renewal]) (answer command.Answer, err error) {
 	id, err := uuid.Parse(c.Op.ID)
 	if err != nil {
-		return answer, lock.ErrLost
+		return command.Answer{}, lock.ErrLost
 	}
+	var audit []command.Audit
+	if c.Operator {
+		audit = []command.Audit{command.Audited(c, "lock.release", c.Op.ID)}
+	}
+	done, err := l.share(ctx, lockErrand{key: c.Key, render: c.Render, ends: id, audit: audit})
+	if err == nil && done.released != nil && done.released.Held && l.observer != nil {
+		l.observer.Ended(LockClass, done.released.For, nil)
+	}
+	if err != nil || done.decided {
+		return done.answer, err
+	}
+	return executeOn(ctx, l.db, c, func() (command.Answer, error) { return l.release(ctx, c, id, audit) })
+}
+
+func (l *Locks) release(ctx context.Context, c command.Command[lock.Renewal], id uuid.UUID, audit []command.Audit) (answer command.Answer, err error) {
 	var done pglock.Released
 	replayed := false
 	err = pglock.Transact(ctx, l.runOn(blockedRow{lockGrantRow, id.String()}), "lock release", func(ctx context.Context, tx pgx.Tx) error {
@@ -176,15 +208,11 @@ func (l *Locks) release(ctx context.Context, c command.Command[lock.Renewal]) (a
 		if done, err = l.backend.ReleaseIn(ctx, tx, id); err != nil {
 			return err
 		}
-		var refusal error
-		if !done.Held {
-			refusal = lock.ErrLost
+		if done.Held {
+			answer, err = l.record(ctx, tx, c.Key, c.Render(nil, nil), k.now, audit...)
+		} else {
+			answer, err = l.record(ctx, tx, c.Key, c.Render(nil, lock.ErrLost), k.now)
 		}
-		var audit []command.Audit
-		if c.Operator && done.Held {
-			audit = append(audit, command.Audited(c, "lock.release", c.Op.ID))
-		}
-		answer, err = l.record(ctx, tx, c.Key, c.Render(nil, refusal), k.now, audit...)
 		return err
 	})
 	if err != nil {

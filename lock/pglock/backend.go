@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -113,6 +114,11 @@ type Backend struct {
 	joined  chan struct{} // has a value when there are fresh ones
 	hints   chan uuid.UUID
 	hearing atomic.Bool // notifications arrive
+
+	errands  *groupcommit.Group[struct{}, errand, errandDone]
+	busy     atomic.Int64 // simple requests, and releases, that are under way
+	unshared atomic.Bool  // the tables are of a version that can't share
+
 	// pollFails says that the last poll has failed; it is the watching goroutine's own.
 	pollFails bool
 }
@@ -141,6 +147,7 @@ func New(pool *pgxpool.Pool, o Options) *Backend {
 		b.run = ownRun(pool)
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
+	b.errands = b.newErrands()
 	return b
 }
 
@@ -155,6 +162,7 @@ func (b *Backend) Close() {
 		return
 	}
 	close(b.closing)
+	b.tasks.Go(b.endErrands)
 	b.tasks.Go(b.settleAll)
 	b.stop()
 	b.tasks.Wait()

@@ -85,7 +85,7 @@ func (b *Backend) pass(id uuid.UUID) (c *cohort, passed bool, err error) {
 		next := c.successors[0]
 		c.successors = c.successors[1:]
 		w := b.waiters[next.id]
-		if w == nil || !w.deliver(w.grant(next.token, c.expires, c.start)) {
+		if w == nil || !w.deliver(w.request.grant(next.token, c.expires, c.start)) {
 			continue // It has left, and so have its rows, or will.
 		}
 		if id != c.base.id { // That one's row is the cohort's, so that nobody may take it for the base's own.
@@ -157,7 +157,7 @@ func (b *Backend) handOn(key string, successors []successor, expires, start time
 		c.settler = time.AfterFunc(settleAfter, func() { b.settleLater(c) })
 		b.cohorts[first.id] = c
 	}
-	w.deliver(w.grant(first.token, expires, start))
+	w.deliver(w.request.grant(first.token, expires, start))
 }
 
 // settleLater is what the cohort's timer does.

@@ -11,7 +11,8 @@
 // A lock that was handed over to another process is leased for [HandOver] until its waiter has taken it, which renews it to
 // its full TTL; a waiter that has died costs those behind it no more than that.
 //
-// Functions of the database do what requests for one key need most often, in one round trip (functions.sql). The requests of
+// Functions of the database do what requests for one key need most often, in one round trip (functions.sql). Requests and releases of
+// one process that nobody else has to do with go together, whatever their keys (share.go). The requests of
 // one process get in line together (together.go), and those that stand in it one behind the other may pass the lock on
 // without the database (cohort.go). Transactions decide everything else, under the same row locks (ask.go, settle.go).
 //

@@ -186,3 +186,66 @@ BEGIN
     DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
     RETURN there;
 END $$;
+
+-- Requests and releases of one process for different keys, as far as nobody else has to do with these keys: each request's key is in
+-- nobody's hands, and nobody stands in line for any of them. The key of a lock to be released is looked up where it is not given; ages are
+-- how long these were held, in microseconds. Those whose id is neither among the granted nor the ended ones were left alone. Rows that
+-- another transaction has locked are passed over, so this waits for nobody, and no two of these for each other. Only a key that somebody
+-- else is inserting at this moment is waited for, shortly, and in the same order by all. OFFSET 0 keeps a subquery one: it is looked up by its index for each
+-- row, whatever the planner believes of the table.
+CREATE OR REPLACE FUNCTION lock_share(
+    ask_keys text[], ask_ids text[], owners text[], ttls bigint[], holds bigint[], end_keys text[], end_ids text[],
+    OUT ended text[], OUT in_time boolean[], OUT ages bigint[], OUT granted text[], OUT new_tokens bigint[], OUT lease_ends timestamptz[]
+) LANGUAGE plpgsql
+SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET lock_timeout = '50ms'
+AS $$
+DECLARE
+    fresh text[];
+    free text[];
+    over uuid[];
+    taken text[];
+    now timestamptz;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN; -- What was committed before the rows were locked would not be seen.
+    END IF;
+    IF array_position(end_keys, NULL) IS NOT NULL THEN
+        end_keys := ARRAY(
+            SELECT coalesce(e.key, (SELECT keys[1] FROM lock_grants WHERE lock_grants.id = e.id::uuid AND cardinality(keys) = 1 OFFSET 0))
+            FROM unnest(end_keys, end_ids) WITH ORDINALITY AS e (key, id, n) ORDER BY n);
+    END IF;
+    -- Each statement from the second on sees what was committed before these rows were locked.
+    free := ARRAY(SELECT key FROM lock_keys WHERE key = ANY (ask_keys || end_keys) FOR NO KEY UPDATE SKIP LOCKED);
+    fresh := ARRAY(SELECT k FROM unnest(ask_keys) AS u (k) WHERE NOT EXISTS (SELECT FROM lock_keys WHERE key = k OFFSET 0));
+    IF cardinality(fresh) > 0 THEN
+        WITH made AS (
+            INSERT INTO lock_keys (key, token) SELECT k, token_floor FROM unnest(fresh) AS u (k) CROSS JOIN lock_arbiter ORDER BY k COLLATE "C"
+            ON CONFLICT DO NOTHING RETURNING key
+        ) SELECT free || array_agg(key) INTO free FROM made;
+    END IF;
+    free := ARRAY(SELECT k FROM unnest(free) AS u (k) WHERE NOT EXISTS (SELECT FROM lock_queue WHERE key = k OFFSET 0));
+    over := ARRAY(SELECT e.id::uuid FROM unnest(end_keys, end_ids) AS e (key, id) WHERE e.key = ANY (free));
+    IF cardinality(over) > 0 THEN
+        WITH gone AS (
+            DELETE FROM lock_grants WHERE id = ANY (ARRAY(SELECT id FROM lock_grants WHERE id = ANY (over) FOR UPDATE SKIP LOCKED))
+            RETURNING id, expires_at > clock_timestamp() AS held, extract(epoch FROM clock_timestamp() - granted_at) * 1000000 AS age
+        ) SELECT array_agg(id::text), array_agg(held), array_agg(age::bigint) INTO ended, in_time, ages FROM gone;
+    END IF;
+    IF cardinality(ask_ids) = 0 THEN
+        RETURN;
+    END IF;
+    now := clock_timestamp();
+    WITH made AS (
+        INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
+        SELECT a.id::uuid, a.owner, ARRAY[a.key], ARRAY[k.token + 1], a.ttl, a.hold, now,
+            now + CASE WHEN a.hold > 0 THEN least(a.ttl, a.hold) ELSE a.ttl END * interval '1 microsecond'
+        FROM unnest(ask_keys, ask_ids, owners, ttls, holds) AS a (key, id, owner, ttl, hold)
+        CROSS JOIN LATERAL (SELECT token, holder FROM lock_keys WHERE key = a.key OFFSET 0) AS k
+        WHERE a.key = ANY (free)
+        AND NOT EXISTS (SELECT FROM lock_grants WHERE id = k.holder OFFSET 0)
+        -- It has gone, or is in line: this comes late.
+        AND NOT EXISTS (SELECT FROM lock_waiters WHERE id = a.id::uuid OFFSET 0)
+        RETURNING id, keys[1] AS key, tokens[1] AS token, expires_at
+    ) SELECT array_agg(id::text), array_agg(key), array_agg(token), array_agg(expires_at) INTO granted, taken, new_tokens, lease_ends FROM made;
+    UPDATE lock_keys SET token = token + 1, holder = granted[array_position(taken, key)]::uuid WHERE key = ANY (taken);
+END $$;

@@ -40,6 +40,8 @@ type tenure struct {
 
 // end ends a lock: by passing it on within its cohort, or else in the tables.
 func (b *Backend) end(ctx context.Context, t tenure) (err error) {
+	b.busy.Add(1)
+	defer b.busy.Add(-1)
 	t.base = t.id
 	c, passed, err := b.pass(t.id)
 	if passed || err != nil {
@@ -61,6 +63,17 @@ func (b *Backend) end(ctx context.Context, t tenure) (err error) {
 					b.finish(c)
 				}
 			}()
+		}
+	}
+	if t.key != "" && c == nil {
+		if out, end := b.share(ctx, errand{key: t.key, ends: t.id.String()}); end == decided {
+			if out.inTime {
+				return nil
+			}
+			if b.observer != nil {
+				b.observer.Expired(1)
+			}
+			return lock.ErrLost
 		}
 	}
 	if t.key != "" {

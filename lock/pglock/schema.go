@@ -33,7 +33,7 @@ type Beginner interface {
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
 	err := pgkit.Install(ctx, conn, installLock, string(s),
 		pgkit.Part{Has: `to_regclass('lock_fences') IS NOT NULL`, SQL: tablesSQL},
-		pgkit.Part{Has: `EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass('lock_arbiter') AND attname = 'token_floor')`, SQL: functionsSQL})
+		pgkit.Part{Has: `to_regproc('lock_share') IS NOT NULL`, SQL: functionsSQL})
 	if err != nil {
 		return fmt.Errorf("pglock: install: %w", err)
 	}

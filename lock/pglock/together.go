@@ -61,6 +61,8 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 	if ctx.Err() != nil {
 		return asked{}, undecided
 	}
+	b.busy.Add(1)
+	defer b.busy.Add(-1)
 	key := w.request.keys[0]
 	j := &joining{w: w, over: make(chan struct{})}
 	b.mu.Lock()
@@ -72,6 +74,7 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 	t.users++
 	t.queue = append(t.queue, j)
 	run := b.runs[key]
+	alone := run == nil && t.users == 1 // so that nobody of this process is known to want the key
 	if t.users > 1 || !w.patient() {
 		run = nil
 	}
@@ -90,7 +93,7 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 				if run != nil {
 					run.wait(ctx)
 				}
-				b.askAll(ctx, key, b.askedFor(t))
+				b.askAll(ctx, key, b.askedFor(t), alone)
 			}
 			<-t.taken
 		case <-ended:
@@ -133,8 +136,9 @@ func (b *Backend) leaveTurn(key string, t *turn) {
 	}
 }
 
-// askAll asks for all of the batch. The end of the first one's context does not end it at once: see decideFor.
-func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
+// askAll asks for all of the batch: for one that seems to be alone together with others that are, for other keys. The end of the first
+// one's context does not end it at once: see decideFor.
+func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alone bool) {
 	if len(batch) == 0 {
 		return // Another has asked for all.
 	}
@@ -142,6 +146,13 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideFor, cancel) })
 	defer stop()
+	if alone && len(batch) == 1 {
+		if out, end := b.share(asking, errand{key: key, asks: batch[0].w}); end != undecided {
+			batch[0].out.grant, batch[0].end = out.grant, end
+			close(batch[0].over)
+			return
+		}
+	}
 	var (
 		ids, owners = make([]string, len(batch)), make([]string, len(batch))
 		ttls, holds = make([]int64, len(batch)), make([]int64, len(batch))
@@ -170,7 +181,7 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
 		}
 	}
 	if err == nil && outcome == outcomeGranted {
-		batch[0].out.grant = batch[0].w.grant(*token, *expires, start)
+		batch[0].out.grant = batch[0].w.request.grant(*token, *expires, start)
 	}
 	for _, j := range batch {
 		close(j.over)
@@ -181,8 +192,7 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining) {
 func (w *waiter) patient() bool { return w.wait != 0 && (w.wait < 0 || time.Now().Before(w.deadline)) }
 
 // grant is the grant of a request for one key.
-func (w *waiter) grant(token int64, expires, start time.Time) *lock.Grant {
-	r := w.request
+func (r *request) grant(token int64, expires, start time.Time) *lock.Grant {
 	return &lock.Grant{
 		ID: r.id.String(), Owner: r.owner, Tokens: map[string]int64{r.keys[0]: token}, TTL: time.Duration(r.ttl) * time.Microsecond,
 		ExpiresAt: expires.UTC(), Start: start,
