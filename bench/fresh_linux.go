@@ -132,7 +132,7 @@ func (h *house) freshServer(ctx context.Context, o *options, what string, length
 	case freshPurchases:
 		next, check, err = s.freshPurchases(ctx)
 	default:
-		next, check = s.freshLocks()
+		next, check = s.locks(100_000_000)
 	}
 	if err != nil {
 		return nil, err
@@ -195,8 +195,8 @@ func (s *side) freshPurchases(ctx context.Context) (func() []byte, load.Check, e
 	return next, wantCreated, nil
 }
 
-// freshLocks acquires a key that nobody wants, and releases it once the answer has come.
-func (s *side) freshLocks() (func() []byte, load.Check) {
+// locks acquires a key that nobody wants, one of so many in turn, and releases it once the answer has come.
+func (s *side) locks(keys int) (func() []byte, load.Check) {
 	const digits = 8
 	body := `{"keys":["key-00000000"],"owner":"bench","ttl":"60s"}`
 	template := load.NewTemplate("/v1/locks", s.key, body)
@@ -211,7 +211,7 @@ func (s *side) freshLocks() (func() []byte, load.Check) {
 			return fmt.Appendf(nil, "DELETE /v1/locks/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nIdempotency-Key: release-%d\r\n\r\n", id, s.key, sent)
 		}
 		request := template.Next()
-		load.PutDecimal(request[at:at+digits], sent)
+		load.PutDecimal(request[at:at+digits], sent%keys)
 		return request
 	}
 	return next, func(status int, body []byte) error {

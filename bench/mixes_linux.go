@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+
+	"github.com/fairlead-dev/fairlead/bench/load"
 )
 
 // mixConnections is the closed-loop load of the mixes.
@@ -15,6 +17,9 @@ const mixConnections = 64
 
 // mixDeposit lets every account bid in each of the many auctions that the mixes open.
 const mixDeposit = 1_000_000_000_000
+
+// mixKeys are locked in turn, so that a connection's key is nobody else's.
+const mixKeys = 10_000
 
 // mix is a load on the product that is made of several kinds of commands.
 type mix struct {
@@ -28,12 +33,15 @@ type mix struct {
 type mixed struct {
 	auctions []*bidding
 	sources  []func() []byte
+	check    load.Check // nil: the first auction's
 }
 
 const (
 	mixRaises            = "raises alone"
 	mixSeparateAuctions  = "two auctions, separate accounts"
 	mixSeparateTransfers = "an auction and transfers, separate accounts"
+	mixTransfers         = "transfers alone"
+	mixLocks             = "locks over HTTP, a key each"
 )
 
 // mixes are all of them, in the order of their turns.
@@ -46,6 +54,13 @@ func mixes() []mix {
 		{name: "two auctions, the same accounts", against: mixSeparateAuctions, required: requiredSameAccounts, make: twoAuctions(true)},
 		{name: mixSeparateTransfers, make: auctionAndTransfers(false)},
 		{name: "an auction and transfers, the same accounts", against: mixSeparateTransfers, required: requiredSameAccounts, make: auctionAndTransfers(true)},
+		{name: mixTransfers, make: func(_ context.Context, s *side, accounts int) (*mixed, error) {
+			return &mixed{sources: []func() []byte{s.transferSource(accounts)}, check: wantCompleted}, nil
+		}},
+		{name: mixLocks, against: mixTransfers, required: requiredLocks, make: func(_ context.Context, s *side, _ int) (*mixed, error) {
+			next, check := s.locks(mixKeys)
+			return &mixed{sources: []func() []byte{next}, check: check}, nil
+		}},
 	}
 }
 
@@ -155,8 +170,12 @@ func (s *side) mixTurn(ctx context.Context, o *options, m mix) (*MixTurn, error)
 	}
 	timed := *o
 	timed.warmup, timed.measure = o.mixWarmup, o.mixMeasure
-	counts := sent.auctions[0]
-	r, _, err := s.closedTurn(&timed, mixConnections, next, counts.check, nil)
+	check, counts := sent.check, &bidding{}
+	if check == nil {
+		counts = sent.auctions[0]
+		check = counts.check
+	}
+	r, _, err := s.closedTurn(&timed, mixConnections, next, check, nil)
 	if err != nil {
 		return nil, err
 	}

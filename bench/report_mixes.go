@@ -11,6 +11,8 @@ const (
 	requiredManyFirstBids = 0.75
 	requiredSameAccounts  = 0.75
 	requiredFresh         = 0.8
+	// A command for a lock, an acquisition or a release, costs 1.5 times a transfer at most.
+	requiredLocks = 1 / 1.5
 )
 
 // MixTurn is one measured stretch of a mix. Refused counts the answers that are not counted as served.
