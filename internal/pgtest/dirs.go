@@ -15,11 +15,17 @@ const staleAfter = 24 * time.Hour
 // newDir makes a directory for one PostgreSQL, and removes what test processes that died have left. It isn't t.TempDir's, whose
 // paths are too long for a socket.
 func newDir() (string, error) {
-	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*")) // The pattern is well formed.
-	for _, dir := range dirs {
-		if st, err := os.Lstat(dir); err == nil && st.IsDir() && time.Since(st.ModTime()) > staleAfter {
-			_ = os.RemoveAll(dir) // Somebody else's, perhaps: then it stays.
+	for _, base := range []string{os.TempDir(), memory} {
+		dirs, _ := filepath.Glob(filepath.Join(base, dirPrefix+"*")) // The pattern is well formed.
+		for _, dir := range dirs {
+			if st, err := os.Lstat(dir); err == nil && st.IsDir() && time.Since(st.ModTime()) > staleAfter {
+				_ = os.RemoveAll(dir) // Somebody else's, perhaps: then it stays.
+			}
 		}
 	}
-	return os.MkdirTemp("", dirPrefix)
+	base := os.TempDir()
+	if roomInMemory() {
+		base = memory
+	}
+	return os.MkdirTemp(base, dirPrefix)
 }
