@@ -130,11 +130,15 @@ func (s *Server) start(ctx context.Context) (err error) {
 	s.db, err = postgres.Open(ctx, postgres.Options{
 		URL: s.url, MaxConns: s.o.DatabaseConnections - reads, ReadConns: reads, Logger: s.logger, Observer: telemetry.NewTransactions(registry),
 		UnavailableAfter: s.o.UnavailableAfter, Patience: startPatience, Watch: s.watchOf(registry, cross.Local), Sessions: s.o.DatabaseSessions(),
+		ReplicaURL: s.o.ReplicaURL, ReplicaLag: s.o.ReplicaLag,
 	})
 	if err != nil {
 		return err
 	}
 	telemetry.ObservePools(registry, s.db.Pools)
+	if s.o.ReplicaURL != "" {
+		telemetry.ObserveReplica(registry, s.db.Replica)
+	}
 	s.storedKeys = telemetry.NewKeys(registry)
 	s.snapshots = telemetry.NewSnapshots(registry)
 	s.onClose(s.db.Shutdown)

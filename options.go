@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
@@ -77,6 +79,11 @@ type Options struct {
 	DrawStuckAfter time.Duration
 	// LeaderTTL is how long after its death the leader, which closes rounds of auctions, is replaced; 100 ms to 5 s, default 3 s.
 	LeaderTTL time.Duration
+	// ReplicaURL is a standby of the database, whose reads relieve the primary: lists, draws, proofs, public pages and the check of the books;
+	// empty: all reads go to the primary.
+	ReplicaURL string
+	// ReplicaLag is how old what the standby shows may be, 2 s or more, default 5 s: beyond that, reads go to the primary.
+	ReplicaLag time.Duration
 	// RedisURL is a Redis that carries hints of new events between servers; empty: PostgreSQL's NOTIFY does.
 	RedisURL string
 	// Ledgers are further ledgers for transfers between ledgers, by name: the URL of a PostgreSQL, or of another server as
@@ -121,7 +128,7 @@ type Options struct {
 // DefaultOptions are the values that zero fields of [Options] mean.
 func DefaultOptions() Options {
 	return Options{
-		Listen: "127.0.0.1:8080", Data: "fairlead-data", DatabaseConnections: 16, UnavailableAfter: postgres.UnavailableAfter,
+		Listen: "127.0.0.1:8080", Data: "fairlead-data", DatabaseConnections: 16, UnavailableAfter: postgres.UnavailableAfter, ReplicaLag: postgres.ReplicaLag,
 		AdminKeyMade: func(string) {}, UserRate: 50, StreamsPerPrincipal: 100, DrainTimeout: 30 * time.Second,
 		IdempotencyRetention: 24 * time.Hour, EventRetention: 7 * 24 * time.Hour, SagaRetention: 90 * 24 * time.Hour,
 		DrawStuckAfter: 10 * time.Minute, LeaderTTL: defaultLeaderTTL, BeaconChain: "quicknet", BeaconLead: 15 * time.Second,
@@ -206,6 +213,7 @@ func (o *Options) check() error {
 		least, top time.Duration // top 0: none
 	}{
 		{"UnavailableAfter", o.UnavailableAfter, minUnavailable, 0},
+		{"ReplicaLag", o.ReplicaLag, postgres.MinReplicaLag, 0},
 		{"IdempotencyRetention", o.IdempotencyRetention, minRetention, 0},
 		{"EventRetention", o.EventRetention, minRetention, 0},
 		{"DrawStuckAfter", o.DrawStuckAfter, 0, 0},
@@ -238,6 +246,11 @@ func (o *Options) check() error {
 		return wrong("PublishConcurrency", "must be between 1 and %d", maxAtOnce)
 	case o.PublishPerTarget < 1 || o.PublishPerTarget > o.PublishConcurrency:
 		return wrong("PublishPerTarget", "must be between 1 and the number of attempts at once")
+	}
+	if o.ReplicaURL != "" {
+		if _, err := pgx.ParseConfig(o.ReplicaURL); err != nil {
+			return wrong("ReplicaURL", "%w", err)
+		}
 	}
 	for name := range o.Ledgers {
 		switch {

@@ -43,7 +43,7 @@ type Batcher struct{ *Client }
 
 // NewBatcher makes a batcher of a client, with its credential, retries and HTTP client.
 func NewBatcher(c *Client) *Batcher {
-	batching := &Client{base: c.base, key: c.key, http: c.http, retry: c.retry, doubts: c.doubts}
+	batching := &Client{base: c.base, key: c.key, http: c.http, retry: c.retry, doubts: c.doubts, seen: c.seen}
 	batching.batches = &batches{client: c}
 	return &Batcher{batching}
 }
@@ -233,7 +233,7 @@ func (b *batches) post(ctx context.Context, calls []*batchedCall, size int) (*An
 		body.Write(call.text)
 	}
 	body.WriteString(`]}`)
-	r := &request{method: http.MethodPost, url: b.client.base + batchPath, header: http.Header{"Content-Type": {"application/json"}}, body: body.Bytes()}
+	r := &request{method: http.MethodPost, url: b.client.base + batchPath, header: http.Header{"Content-Type": {"application/json"}}, body: body.Bytes(), seen: b.client.seen}
 	if b.client.key != "" {
 		r.header.Set("Authorization", "Bearer "+b.client.key)
 	}

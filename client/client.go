@@ -21,6 +21,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/standby"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -40,6 +41,7 @@ type Client struct {
 	retry Retry
 
 	doubts  *doubts
+	seen    *positions
 	batches *batches // nil: every command is a request of its own
 }
 
@@ -65,7 +67,7 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("client: base URL %q must be absolute, with http or https", baseURL)
 	}
 	u.RawQuery, u.Fragment = "", ""
-	c := &Client{base: strings.TrimRight(u.String(), "/"), key: key, retry: Retry{}.withDefaults(), doubts: &doubts{}}
+	c := &Client{base: strings.TrimRight(u.String(), "/"), key: key, retry: Retry{}.withDefaults(), doubts: &doubts{}, seen: &positions{}}
 	for _, o := range opts {
 		o(c)
 	}
@@ -96,6 +98,7 @@ const (
 const (
 	keyHeader      = "Idempotency-Key"
 	replayedHeader = "Idempotent-Replayed"
+	positionHeader = "Fairlead-After"
 )
 
 // errNotJSON is returned when a success carries no document: what answered was no Fairlead server.
@@ -124,6 +127,7 @@ type request struct {
 	body        []byte
 	answer      *Answer  // where to store the answer, or nil
 	final       []string // codes that end the call although they are retryable
+	seen        *positions
 }
 
 // Key gives a call the caller's own idempotency key, 1 to 255 visible ASCII characters, in place of a random one.
@@ -255,7 +259,7 @@ func pagesOf[T any](ctx context.Context, c *Client, opts []CallOption, limit int
 
 // request makes a call's request, with the credential, and with a key if it changes something.
 func (c *Client) request(method, path string, in any, opts []CallOption) (*request, error) {
-	r := &request{method: method, url: c.base + path, path: path, header: http.Header{}}
+	r := &request{method: method, url: c.base + path, path: path, header: http.Header{}, seen: c.seen}
 	if c.key != "" {
 		r.header.Set("Authorization", "Bearer "+c.key)
 	}
@@ -354,7 +358,29 @@ func (r *request) send(ctx context.Context, c *http.Client) (*http.Response, err
 		return nil, err
 	}
 	req.Header = r.header.Clone()
-	return c.Do(req)
+	if at := r.seen.last(); at != 0 && r.method == http.MethodGet && req.Header.Get(positionHeader) == "" {
+		req.Header.Set(positionHeader, at.String())
+	}
+	resp, err := c.Do(req)
+	if err == nil {
+		r.seen.note(resp.Header.Get(positionHeader))
+	}
+	return resp, err
+}
+
+// positions remembers the last place in the database's log that an answer has told. With it a read sees what this client has written, also
+// where a standby answers.
+type positions struct{ at atomic.Uint64 }
+
+func (p *positions) last() standby.Position { return standby.Position(p.at.Load()) }
+
+func (p *positions) note(text string) {
+	at, err := standby.Parse(text)
+	for err == nil {
+		if last := p.at.Load(); uint64(at) <= last || p.at.CompareAndSwap(last, uint64(at)) {
+			return
+		}
+	}
 }
 
 // read reads an answer to its end.

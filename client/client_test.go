@@ -373,3 +373,34 @@ func TestNewRefusesBadAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestReadsCarryThePosition: reads carry the furthest place in the log that the client was told, and commands none. A place that can't be
+// read is none.
+func TestReadsCarryThePosition(t *testing.T) {
+	tell, got := "", ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Fairlead-After")
+		if tell != "" {
+			w.Header().Set("Fairlead-After", tell)
+		}
+		_, _ = fmt.Fprint(w, "{}")
+	}))
+	t.Cleanup(s.Close)
+	c, err := client.New(s.URL, "key")
+	testwait.Must(t, err)
+	want := ""
+	for _, step := range []struct{ tell, want string }{
+		{"", ""}, {"nonsense", ""}, {"1/FF", "1/FF"}, {"0/FFFF", "1/FF"}, {"2/0", "2/0"}, {"", "2/0"},
+	} {
+		tell = step.tell
+		_, err := c.Deposit(t.Context(), client.MovementRequest{Account: "ann", Amount: 1})
+		testwait.Must(t, err)
+		if got != "" {
+			t.Errorf("a command carries %s", got)
+		}
+		tell, want = "", step.want
+		if _, err = c.GetAccount(t.Context(), "ann"); err != nil || got != want {
+			t.Errorf("after %q a read carries %q, want %q: %v", step.tell, got, want, err)
+		}
+	}
+}

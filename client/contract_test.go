@@ -180,7 +180,7 @@ func compare(t *testing.T, op operation, r *http.Request) {
 				t.Errorf("%s: %s is %q", op.OperationID, p.Name, r.PathValue(p.Name))
 			}
 		case "header":
-			want[p.Name] = true
+			want[p.Name] = p.Name != "Fairlead-After" // Once the client was told one: see TestReadsCarryThePosition.
 		}
 	}
 	for name := range r.URL.Query() {

@@ -100,6 +100,8 @@ func nextStepOf(option string, err error) string {
 		return "give a directory that this user can write to, such as --data ~/fairlead-data"
 	case "AdminKey", "SecretsKey":
 		return "make one with: openssl rand -hex 32"
+	case "ReplicaURL":
+		return "write it like --database-url, such as --replica-url postgres://reader:secret@standby/fairlead"
 	case "RedisURL":
 		return "start Redis there, or leave --redis-url out: PostgreSQL carries the hints then"
 	}

@@ -18,10 +18,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/standby"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -60,6 +62,10 @@ type Options struct {
 	// Patience is how long [Open] tries to connect again where PostgreSQL does not answer in time, as on a machine that is busy with
 	// starting it. One try takes at most half of UnavailableAfter, and there is one at least.
 	Patience time.Duration
+	// ReplicaURL is a standby that reads go to which package standby allows; empty: there is none. It needs a Watch.
+	ReplicaURL string
+	// ReplicaLag is how old what the standby shows may be, [MinReplicaLag] or more; 0 means [ReplicaLag].
+	ReplicaLag time.Duration
 	// Watch has the database watched for lost commits, see [DB.WatchHistory]; nil: it is not.
 	Watch *Watch
 	// Sessions is how many connections to this database the whole process may need, see [Sessions]. A connection pooler that does
@@ -82,6 +88,8 @@ type Observer interface {
 type DB struct {
 	pool     *pgxpool.Pool
 	reads    reads
+	// positions are looks at the primary's log.
+	positions *groupcommit.Group[struct{}, struct{}, standby.Position]
 	logger   *slog.Logger
 	observer Observer
 	presence *pgkit.Presence
@@ -182,7 +190,8 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	if o.Observer != nil {
 		db.runner.Observer = o.Observer
 	}
-	db.reads = reads{readPool, db.presence}
+	db.reads = reads{pool: readPool, presence: db.presence}
+	db.positions = db.newPositions()
 	db.blocked = newBlockedRows(db)
 	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig, newest
 	config := cfg.ConnConfig.Copy()
@@ -205,10 +214,16 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.spec = speculation.New(spec)
 	db.OnLostHistory(db.spec.Forget)
-	if err := pool.Ping(ctx); err != nil {
+	err = pool.Ping(ctx)
+	if err != nil {
+		err = fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
+	} else if o.ReplicaURL != "" {
+		db.reads.replica, err = newReplica(o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger)
+	}
+	if err != nil {
 		pool.Close()
 		readPool.Close()
-		return nil, fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
+		return nil, err
 	}
 	return db, nil
 }
@@ -264,6 +279,10 @@ func (db *DB) Close() {
 	db.ready.mu.Lock()
 	db.ready.close()
 	db.ready.mu.Unlock()
+	_ = db.positions.Close(context.Background()) // A look takes a second at most.
+	if db.reads.replica != nil {
+		db.reads.replica.close()
+	}
 	db.reads.pool.Close()
 	db.pool.Close()
 	db.spec.Close()
@@ -297,24 +316,32 @@ const (
 // pooled is where a read gets its connection: a [DB] has those of commands, for what a command, the leader or the background
 // waits for; its reads have those of everybody else.
 type pooled interface {
-	connections() (*pgxpool.Pool, *pgkit.Presence)
+	// read runs a read on one of the connections, or a transaction's worth of them. It may run more than once.
+	read(ctx context.Context, timeout time.Duration, read func(context.Context, *pgxpool.Pool) error) error
 }
 
-func (db *DB) connections() (*pgxpool.Pool, *pgkit.Presence) { return db.pool, db.presence }
+func (db *DB) read(ctx context.Context, timeout time.Duration, read func(context.Context, *pgxpool.Pool) error) error {
+	return reading(ctx, db.presence, timeout, func(ctx context.Context) error { return read(ctx, db.pool) })
+}
 
 // reads are the connections of those who only look. However long they are kept, nothing else needs them.
 type reads struct {
 	pool     *pgxpool.Pool
 	presence *pgkit.Presence
+	replica  *replica // nil: there is none
 }
 
-func (r reads) connections() (*pgxpool.Pool, *pgkit.Presence) { return r.pool, r.presence }
+func (r reads) read(ctx context.Context, timeout time.Duration, read func(context.Context, *pgxpool.Pool) error) error {
+	if r.replica.read(ctx, timeout, read) {
+		return nil
+	}
+	return reading(ctx, r.presence, timeout, func(ctx context.Context) error { return read(ctx, r.pool) })
+}
 
 // query reads rows outside of a transaction, each statement being its own snapshot. Failures of the connection are marked, so
 // that a reader is answered "unavailable" and not "internal error".
 func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql string, args ...any) (out []T, err error) {
-	pool, presence := from.connections()
-	err = reading(ctx, presence, readTimeout, func(ctx context.Context) error {
+	err = from.read(ctx, readTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
 		rows, err := pool.Query(ctx, sql, args...)
 		if err == nil {
 			out, err = pgx.CollectRows(rows, scan)
@@ -327,6 +354,9 @@ func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql s
 // queryOne is query for one row; it returns absent where there is none.
 func queryOne[T any](ctx context.Context, from pooled, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
 	found, err := query(ctx, from, scan, sql, args...)
+	if _, allowed := standby.Allowed(ctx); allowed && err == nil && len(found) == 0 {
+		found, err = query(standby.Refuse(ctx), from, scan, sql, args...) // It may be there by now.
+	}
 	switch {
 	case err != nil:
 		return out, err
@@ -339,8 +369,8 @@ func queryOne[T any](ctx context.Context, from pooled, absent error, scan pgx.Ro
 // snapshot runs reads that must agree with each other, in one read-only transaction. read may run more than once.
 func (r reads) snapshot(ctx context.Context, timeout time.Duration, read func(context.Context, pgx.Tx) error) error {
 	o := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return reading(ctx, r.presence, timeout, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, r.pool, o, func(tx pgx.Tx) error { return read(ctx, tx) })
+	return r.read(ctx, timeout, func(ctx context.Context, pool *pgxpool.Pool) error {
+		return pgx.BeginTxFunc(ctx, pool, o, func(tx pgx.Tx) error { return read(ctx, tx) })
 	})
 }
 

@@ -327,6 +327,7 @@ func (db *DB) beat(ctx context.Context) error {
 		h.logger.InfoContext(ctx, "fencing tokens have jumped past those that are lost", "above", floor)
 	}
 	next := beat{count: count}
+	db.reads.replica.noteSent(count, time.Now())
 	var open int64
 	err := db.runner.Once(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		var (

@@ -374,10 +374,10 @@ func (q *createKeyRequest) op() (auth.KeyOp, error) {
 
 func (s *Server) keyRoutes() []route {
 	return []route{
-		listRoute("/v1/keys", accessAdmin, "List API keys, oldest first", oldestFirst(), s.listKeys,
-			as[keyView], func(k keyAt) int64 { return k.place }),
-		listRoute("/v1/admin/keys", accessAdmin, "List API keys, newest first", newestFirst(), s.newestKeys,
-			as[keyView], func(k keyAt) int64 { return k.place }),
+		fresh(listRoute("/v1/keys", accessAdmin, "List API keys, oldest first", oldestFirst(), s.listKeys,
+			as[keyView], func(k keyAt) int64 { return k.place })),
+		fresh(listRoute("/v1/admin/keys", accessAdmin, "List API keys, newest first", newestFirst(), s.newestKeys,
+			as[keyView], func(k keyAt) int64 { return k.place })),
 		commandRoute("/v1/keys", accessAdmin, http.StatusCreated, "Register an API key by the hash of its secret", as[keyView, auth.Key],
 			mutation[createKeyRequest, auth.KeyOp]{execute: s.Keys.Execute, op: plain((*createKeyRequest).op)}),
 		deleted(commandRoute("/v1/keys/{id}", accessAdmin, http.StatusOK, "Revoke an API key; in force everywhere within 5 s", as[keyView, auth.Key],

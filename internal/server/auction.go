@@ -101,8 +101,8 @@ func (s *Server) auctionRoutes() []route {
 		get("/v1/auctions/{id}/leaderboard", accessUser, leaderboardDoc(), s.getLeaderboard),
 		listRoute("/v1/auctions/{id}/winners", accessUser, "List winners by round and rank", oldestFirst(), rowsWith(s.existingAuction, s.winners), as[auctionWinnerView], placeOfWinner),
 		listRoute("/v1/auctions/{id}/bids", accessUser, "List accepted bids in order", oldestFirst(), rowsWith(s.existingAuction, s.Auction.Bids), as[placedBidView], seqOfBid),
-		s.ofAccount(listRoute("/v1/accounts/{id}/bids", accessUser, "List an account's standing bids in auctions under way, oldest auction first", oldestFirst(),
-			rowsWith(s.existingAccount, s.accountBids), as[accountBidView], numberOfBid)),
+		fresh(s.ofAccount(listRoute("/v1/accounts/{id}/bids", accessUser, "List an account's standing bids in auctions under way, oldest auction first", oldestFirst(),
+			rowsWith(s.existingAccount, s.accountBids), as[accountBidView], numberOfBid))),
 		readRoute("/v1/auctions/{id}/min-winning-bid", accessUser, "Read the least new bid that would now win", s.minWinningBid, same[minWinningBidView]),
 	}
 }

@@ -173,6 +173,7 @@ func (s *Server) postCommands(w http.ResponseWriter, r *http.Request) error {
 	// It is carried out whether or not its client stays, as on the routes of its commands.
 	answer, err := s.commands(context.WithoutCancel(r.Context()), i.principal, i.requestID, w.Header(), body)
 	if err == nil {
+		s.notePosition(w, r)
 		writeBody(w, http.StatusOK, answer)
 	}
 	return err

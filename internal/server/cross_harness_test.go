@@ -2,12 +2,14 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/remoteledger"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
@@ -19,6 +21,9 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog
 	e.t.Helper()
 	log := postgres.NewSagas(db)
 	coordinator, err := log.Coordinator(e.t.Context())
+	for tries := 0; errors.Is(err, command.ErrUnavailable) && tries < 10; tries++ { // A busy machine, and a server without patience.
+		coordinator, err = log.Coordinator(e.t.Context())
+	}
 	must(e.t, err)
 	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedger(db)}
 	for name, url := range others {

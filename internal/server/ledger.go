@@ -235,8 +235,8 @@ func (s *Server) ledgerRoutes() []route {
 		move("/v1/withdrawals", "Take money to the outside", func(q *movementRequest) ledger.Op {
 			return ledger.Withdraw{Account: q.Account, Amount: q.Amount, Memo: q.Memo, Reference: or(q.Reference, "")}
 		}),
-		filtered(listRoute("/v1/transfers", accessUser, "Find the deposit, withdrawal or transfer that has completed with a reference", newestIDs(), s.referenced,
-			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }), "reference", "which must be given; users find what they are a party to"),
+		filtered(fresh(listRoute("/v1/transfers", accessUser, "Find the deposit, withdrawal or transfer that has completed with a reference", newestIDs(), s.referenced,
+			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID })), "reference", "which must be given; users find what they are a party to"),
 		hot(once("/v1/transfers", accessUser, "Move money between accounts", viewTransfer, mutation[transferRequest, ledger.Op]{
 			execute: execute, executeAll: executeAll, accounts: (*transferRequest).payers, op: plain((*transferRequest).op),
 		})),
@@ -277,7 +277,7 @@ func (s *Server) ledgerRoutes() []route {
 			},
 		}),
 		filtered(readRoute("/v1/accounts/{id}/aliases", accessUser, "Read what public pages call an account", s.alias, same[aliasView]), "topic", "campaign:ID or auction:ID"),
-		readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, as[integrityView]),
+		stale(readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, as[integrityView])),
 	}
 }
 

@@ -35,6 +35,8 @@ type info struct {
 	// acknowledge is [Options].Acknowledge.
 	acknowledge func(key idempotency.ID, execution uuid.UUID)
 	metrics     *httpMetrics
+	// notePosition is [Server.notePosition]; nil in tests of a handler alone.
+	notePosition func(http.ResponseWriter, *http.Request)
 }
 
 type infoKey struct{}
@@ -90,7 +92,7 @@ func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		i := &info{requestID: requestIDOf(r), route: unmatched, acknowledge: s.Acknowledge, metrics: s.metrics}
+		i := &info{requestID: requestIDOf(r), route: unmatched, acknowledge: s.Acknowledge, metrics: s.metrics, notePosition: s.notePosition}
 		r = r.WithContext(context.WithValue(r.Context(), infoKey{}, i))
 		rec := &recorder{ResponseWriter: w}
 		if s.Trace != nil {

@@ -101,6 +101,9 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 				w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 			}
 		}
+		if i.notePosition != nil {
+			i.notePosition(w, r)
+		}
 		writeBody(w, a.Status, a.Body)
 		return nil
 	}

@@ -88,6 +88,12 @@ func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma
 			Schema: &huma.Schema{Type: huma.TypeString},
 		})
 	}
+	if rt.stale {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: headerAfter, In: "header", Description: "of an earlier answer: a standby that answers has to have what was committed by then",
+			Example: "16/B374D848", Schema: &huma.Schema{Type: huma.TypeString},
+		})
+	}
 	if rt.doc.request != nil {
 		op.RequestBody = &huma.RequestBody{
 			Required: rt.doc.request != reflect.TypeFor[noFields](),

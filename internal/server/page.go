@@ -199,7 +199,7 @@ func listRoute[R, T, P any](
 	for _, f := range filters {
 		list = filtered(list, f.name, f.doc)
 	}
-	return list
+	return stale(list)
 }
 
 // narrowed is a list's path with a filter, so that a cursor of one filter is refused with another.

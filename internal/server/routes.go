@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
+	"github.com/fairlead-dev/fairlead/internal/standby"
 )
 
 // route is a row of the table that both serves and documents the contract.
@@ -21,6 +22,7 @@ type route struct {
 	doc     operation
 	handler handler
 	hot     bool     // whether its requests are served lean (internal/leanhttp)
+	stale   bool     // whether a standby may answer it: see package standby
 	weight  int      // how many requests one counts as in the rate limit; 0 means 1
 	enlist  enlister // puts a request into a list of POST /v1/commands; nil where that doesn't take it
 }
@@ -91,6 +93,45 @@ func heavy(weight int, r route) route {
 	return r
 }
 
+// stale marks a route of reads that a standby may answer, where there is one.
+func stale(r route) route {
+	r.stale = true
+	return r
+}
+
+// fresh marks a list by which clients find out what has become of their requests: the primary answers it.
+func fresh(r route) route {
+	r.stale = false
+	return r
+}
+
+// headerAfter carries a place in the database's log: from the answer of each command to those reads of the client that have to see it.
+const headerAfter = "Fairlead-After"
+
+// fromStandby lets a standby answer a read, if it has what the client wants to see.
+func fromStandby(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var after standby.Position
+		if text := r.Header.Get(headerAfter); text != "" {
+			var err error
+			if after, err = standby.Parse(text); err != nil {
+				return refuse("the header %s: %v", headerAfter, err)
+			}
+		}
+		return h(w, r.WithContext(standby.Allow(r.Context(), after)))
+	}
+}
+
+// notePosition tells the client of a place in the log that is after what its request has committed.
+func (s *Server) notePosition(w http.ResponseWriter, r *http.Request) {
+	if s.Position == nil {
+		return
+	}
+	if at, known := s.Position(r.Context()); known {
+		w.Header().Set(headerAfter, at.String())
+	}
+}
+
 // hotPaths returns a function that reports whether a path is that of a hot route, with any id.
 func hotPaths(routes []route) func(path string) bool {
 	var hot [][2]string // what is before the id, and behind it
@@ -143,7 +184,11 @@ func (s *Server) mux(routes []route) *http.ServeMux {
 	methods := map[string][]string{}
 	accesses := map[string]access{}
 	for _, rt := range routes {
-		mux.HandleFunc(rt.method+" "+rt.path, s.serve(rt.path, rt.weight, rt.access, rt.handler))
+		h := rt.handler
+		if rt.stale {
+			h = fromStandby(h)
+		}
+		mux.HandleFunc(rt.method+" "+rt.path, s.serve(rt.path, rt.weight, rt.access, h))
 		methods[rt.path] = append(methods[rt.path], rt.method)
 		if rt.method == http.MethodGet {
 			methods[rt.path] = append(methods[rt.path], http.MethodHead)

@@ -92,10 +92,10 @@ func (s *Server) sagaRoutes() []route {
 		return actRoute("sagas", verb, "saga", summary, viewSaga, s.Cross.Execute, fixed(act))
 	}
 	return []route{
-		sagaList(listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(),
-			s.sagas(func(q *saga.Query, after int64) { q.After = after }), viewSaga, numberOfSaga)),
-		sagaList(listRoute("/v1/admin/sagas", accessAdmin, "List operations of several steps, newest first", newestFirst(),
-			s.sagas(func(q *saga.Query, before int64) { q.Before = before }), viewSaga, numberOfSaga)),
+		fresh(sagaList(listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(),
+			s.sagas(func(q *saga.Query, after int64) { q.After = after }), viewSaga, numberOfSaga))),
+		fresh(sagaList(listRoute("/v1/admin/sagas", accessAdmin, "List operations of several steps, newest first", newestFirst(),
+			s.sagas(func(q *saga.Query, before int64) { q.Before = before }), viewSaga, numberOfSaga))),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
 			with(pathID("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.Cross.Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
@@ -275,7 +275,7 @@ func (s *Server) crossRoutes() []route {
 			mutation[crossTransferRequest, cross.Request]{
 				execute: s.Cross.Create, accounts: (*crossTransferRequest).payers, op: plain((*crossTransferRequest).op),
 			}),
-		stuckToo(listRoute("/v1/cross-transfers", accessStaff, "List transfers between ledgers, oldest first", oldestFirst(), s.crossTransfers, viewCross, numberOfSaga)),
+		fresh(stuckToo(listRoute("/v1/cross-transfers", accessStaff, "List transfers between ledgers, oldest first", oldestFirst(), s.crossTransfers, viewCross, numberOfSaga))),
 		readRoute("/v1/cross-transfers/{id}", accessUser, "Read a transfer between ledgers", owned("transfer between ledgers", s.Cross.Transfer, localParties), viewCross),
 		act("retry", "Let a pending transfer be tried at once", saga.Retry),
 		act("compensate", "Give a pending transfer up: legs that are not done are cancelled, those that are done are undone", saga.Compensate),

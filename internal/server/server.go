@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/standby"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -77,7 +78,10 @@ type Options struct {
 	Ready func(context.Context) error
 	// Acknowledge is called before a client is told of a success, with what its record is stored under; it may be nil.
 	Acknowledge func(key idempotency.ID, execution uuid.UUID)
-	Registry    *prometheus.Registry
+	// Position returns a place in the database's log that is after all that was committed before the call; false: nobody needs one, or it
+	// can't be told. It may be nil.
+	Position func(context.Context) (standby.Position, bool)
+	Registry *prometheus.Registry
 	// Recent keeps what was measured over the last hour; nil: nothing is.
 	Recent  *recent.Hour
 	Logger  *slog.Logger

@@ -294,6 +294,36 @@ func ObservePools[P ~struct {
 	}
 }
 
+// Replica is the state of a standby that reads go to.
+type Replica struct {
+	Usable                 bool
+	Lag                    time.Duration
+	Served, Failed, Behind int64
+}
+
+// ObserveReplica registers the metrics of a standby, which are read on each scrape. R is the [Replica] of whoever reads from it.
+func ObserveReplica[R ~struct {
+	Usable                 bool
+	Lag                    time.Duration
+	Served, Failed, Behind int64
+}](r prometheus.Registerer, replica func() (R, bool)) {
+	m := metricsOf(r, "fairlead_replica_")
+	state := func() Replica {
+		s, _ := replica()
+		return Replica(s)
+	}
+	m.gaugeFunc("usable", "1 while reads go to the standby, else 0.", func() float64 {
+		if state().Usable {
+			return 1
+		}
+		return 0
+	})
+	m.gaugeFunc("lag_seconds", "How old what the standby shows may be at most; 0: it is not known.", func() float64 { return state().Lag.Seconds() })
+	m.counterFunc("served_total", "Reads that the standby has answered.", func() float64 { return float64(state().Served) })
+	m.counterFunc("failed_total", "Reads that the standby has failed, so that the primary answered.", func() float64 { return float64(state().Failed) })
+	m.counterFunc("behind_total", "Reads that the primary answered, because the standby was away, too old, or behind what the client wanted to see.", func() float64 { return float64(state().Behind) })
+}
+
 // ObserveLive registers the live stream's metrics, which are read from the hub on each scrape.
 func ObserveLive(r prometheus.Registerer, hub *live.Hub) {
 	m := metricsOf(r, "fairlead_live_")

@@ -1,0 +1,48 @@
+// Package standby says, in a context, that a read may be answered by a standby of the database, and which commits it has to see.
+//
+// Whoever takes the request says so ([Allow]), and whoever reads asks ([Allowed]); what lies between need not know of standbys.
+package standby
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Position is a place in the primary's write-ahead log (an LSN): who has replayed it sees every commit before it.
+type Position uint64
+
+// ErrMalformed is returned by [Parse].
+var ErrMalformed = errors.New("a position is two hexadecimal numbers of up to eight digits with a slash between them, such as 16/B374D848")
+
+// Parse reads a position as PostgreSQL writes it. It returns [ErrMalformed].
+func Parse(text string) (Position, error) {
+	high, low, ok := strings.Cut(text, "/")
+	h, err := strconv.ParseUint(high, 16, 32)
+	l, wrong := strconv.ParseUint(low, 16, 32)
+	if !ok || err != nil || wrong != nil {
+		return 0, ErrMalformed
+	}
+	return Position(h<<32 | l), nil
+}
+
+// String is what [Parse] reads.
+func (p Position) String() string { return fmt.Sprintf("%X/%X", uint64(p)>>32, uint64(p)&0xFFFFFFFF) }
+
+type key struct{}
+
+// Allow marks the reads of a context as ones that a standby may answer which has replayed after.
+func Allow(ctx context.Context, after Position) context.Context {
+	return context.WithValue(ctx, key{}, after)
+}
+
+// Refuse takes back what [Allow] has said.
+func Refuse(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, nil) }
+
+// Allowed returns what [Allow] has said.
+func Allowed(ctx context.Context) (after Position, ok bool) {
+	after, ok = ctx.Value(key{}).(Position)
+	return after, ok
+}

@@ -1,0 +1,73 @@
+package fairlead
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/standby"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+)
+
+// TestReplicaOverHTTP: a client that sends back what it was told sees its own writes in lists, singly and in batches, whoever answers. The Go
+// client does.
+func TestReplicaOverHTTP(t *testing.T) {
+	primary := pgtest.Server(t)
+	o := Options{DatabaseURL: primary.URL(), Data: t.TempDir(), AdminKey: strings.Repeat("k", 32)}
+	first, err := Open(t.Context(), o) // It makes the schema.
+	testwait.Must(t, err)
+	testwait.Must(t, first.Close(t.Context()))
+	o.ReplicaURL = pgtest.StandbyOf(t, primary, "replica").URL()
+	s, err := Open(t.Context(), o)
+	testwait.Must(t, err)
+	defer func() { testwait.Check(t, s.Close(t.Context())) }()
+	own := httptest.NewServer(s.Handler())
+	defer own.Close()
+	c, err := client.New(own.URL, o.AdminKey, client.WithHTTPClient(own.Client()))
+	testwait.Must(t, err)
+	batching, err := client.New(own.URL, o.AdminKey, client.WithHTTPClient(own.Client()))
+	testwait.Must(t, err)
+	defer own.Client().CloseIdleConnections()
+
+	_, err = c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: "ann", Currency: "EUR"})
+	testwait.Must(t, err)
+	batched := client.NewBatcher(batching)
+	entries := func(c *client.Client) (n int) {
+		for _, err := range c.Entries(t.Context(), "ann") {
+			testwait.Must(t, err)
+			n++
+		}
+		return n
+	}
+	for made := 0; ; {
+		for _, each := range []*client.Client{c, batched.Client} {
+			var a client.Answer
+			_, err := each.Deposit(t.Context(), client.MovementRequest{Account: "ann", Amount: 1}, client.Into(&a))
+			testwait.Must(t, err)
+			if made++; entries(each) != made {
+				t.Fatalf("a client does not see its own deposit, number %d", made)
+			}
+			if _, err := standby.Parse(a.Header.Get("Fairlead-After")); each == c && err != nil {
+				t.Fatalf("the answer's headers are %v: %v", a.Header, err)
+			}
+		}
+		if state, _ := s.db.Replica(); state.Served > 0 && made > 20 {
+			break
+		}
+	}
+	for _, after := range []string{"1", "nowhere", "0/0, 0/0"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL+"/v1/accounts/ann/entries", http.NoBody)
+		testwait.Must(t, err)
+		req.Header = http.Header{"Authorization": {"Bearer " + o.AdminKey}, "Fairlead-After": {after}}
+		resp, err := own.Client().Do(req)
+		testwait.Must(t, err)
+		testwait.Must(t, resp.Body.Close())
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Error(fmt.Sprintf("%q: status %d", after, resp.StatusCode))
+		}
+	}
+}
