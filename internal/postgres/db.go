@@ -86,20 +86,20 @@ type Observer interface {
 // DB is the connections to one database: a pool for commands and for the work in the background, a pool for reads, and those
 // of speculative transactions. It is safe for concurrent use.
 type DB struct {
-	pool     *pgxpool.Pool
-	reads    reads
+	pool  *pgxpool.Pool
+	reads reads
 	// positions are looks at the primary's log.
 	positions *groupcommit.Group[struct{}, struct{}, standby.Position]
-	logger   *slog.Logger
-	observer Observer
-	presence *pgkit.Presence
-	runner   pgkit.Runner
-	spec     *speculation.Speculator
-	blocked  *blockedRows
-	keys     keySweep
-	ready    readiness
-	history  history
-	pooler   pooler
+	logger    *slog.Logger
+	observer  Observer
+	presence  *pgkit.Presence
+	runner    pgkit.Runner
+	spec      *speculation.Speculator
+	blocked   *blockedRows
+	keys      keySweep
+	ready     readiness
+	history   history
+	pooler    pooler
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
