@@ -76,6 +76,7 @@ func (s *scene) pages() []shownPage {
 		{"accounts", "/console/accounts", "buyer-1"},
 		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},
 		{"account", "/console/accounts/buyer-1", "behind"},
+		{"account-purchases", "/console/accounts/buyer-2", "cross-transfer …" + s.saga[len(s.saga)-12:]},
 		{"account-escrow", "/console/accounts/escrow%2F" + s.onSale, "Available"},
 		{"account-outside", "/console/accounts/outside%2FEUR", "the outside of the books"},
 		{"transfers", "/console/transfers", "purchase"},
@@ -128,6 +129,9 @@ func TestConsole(t *testing.T) {
 		}
 	}
 	b.follows(links)
+	b.visit("/console/accounts/buyer-2")
+	b.await("its purchases", `[...document.querySelectorAll("caption")].find((e) => e.textContent === "Purchases")?.closest("table").textContent.includes("layer ")`)
+	b.await("a link to its saga", fmt.Sprintf(`document.querySelector('tbody a[href="/console/sagas/%s"]') !== null`, s.saga))
 	for i, look := range viewports() {
 		b.look(look.width, look.scheme)
 		s.acts(b, i)

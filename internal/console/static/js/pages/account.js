@@ -44,6 +44,16 @@ export default async function page(ctx) {
         { name: "Round ends", cell: (b) => when(b.round_ends_at) },
       ],
     }).element),
+    a && !id.includes("/") && card("Purchases, newest first", list(ctx, {
+      caption: "Purchases", none: "It has bought no position of a campaign.", limit: 20, prefix: "purchases.", path: () => `/v1/accounts/${path}/purchases`,
+      columns: [
+        { name: "Campaign", lead: true, cell: (p) => named(p.campaign, "campaign") },
+        { name: "Position", cell: (p) => `layer ${p.position.layer}, number ${p.position.number}` },
+        { name: "Price", num: true, cell: (p) => spell(p.price) },
+        { name: "Purchase", cell: (p) => short(p.id) },
+        { name: "When", cell: (p) => when(p.at) },
+      ],
+    }).element),
     card("Entries, newest first", list(ctx, {
       caption: "Entries", none: "Nothing ever moved.", path: () => `/v1/admin/accounts/${path}/entries`,
       columns: [
@@ -51,12 +61,19 @@ export default async function page(ctx) {
         { name: "Balance", num: true, cell: (e) => (e.balance === null ? "–" : spell(e.balance)) },
         { name: "Kind", cell: (e) => h("span", { class: "nowrap" }, e.kind) },
         { name: "With", cell: (e) => account(e.counterparty) },
-        { name: "Memo", cell: (e) => e.memo || h("span", { class: "soft" }, "–") },
+        { name: "Memo", cell: memo },
         { name: "Transfer", cell: (e) => h("a", { href: `/console/transfers/${e.transfer}` }, short(e.transfer)) },
         { name: "When", cell: (e) => when(e.at) },
       ],
     }).element),
     a && card("Facts", facts([["Currency", a.currency], ["Version", a.version], ["Made", when(a.created_at)], ["Id", copy(a.id)]])));
+}
+
+// memo is an entry's memo. The ledger itself writes that of a step of a transfer between ledgers, which names its saga.
+function memo(e) {
+  const [what, saga] = e.memo.split(" ");
+  if (e.kind === "cross" && saga) return h("span", {}, what, " ", h("a", { href: `/console/sagas/${saga}` }, short(saga)));
+  return e.memo || h("span", { class: "soft" }, "–");
 }
 
 function owner(text) {
