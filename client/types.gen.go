@@ -2071,6 +2071,9 @@ type RotateSecretRequest struct {
 
 // Round is a round of an auction.
 type Round struct {
+	// Cancelled the auction was cancelled before the round was closed: it has no winners, whatever its status is
+	Cancelled bool `json:"cancelled"`
+
 	// Duration without extensions
 	//
 	// Examples: 1.5s

@@ -62,7 +62,7 @@ func (s *scene) pages() []shownPage {
 		{"multidraw", "/console/multidraws/" + s.multidraw, "300 of 300 drawn"},
 		{"auctions", "/console/auctions", payloadScript},
 		{"auction", "/console/auctions/" + s.auction, "winning"},
-		{"auction-ended", "/console/auctions/" + s.ended, "A brass sextant"},
+		{"auction-ended", "/console/auctions/" + s.ended, "It was cancelled before a round was closed"},
 		{"publications", "/console/publications", payloadQuote},
 		{"publication-failed", "/console/publications/" + s.failed, "the target answered 404"},
 		{"publication-publishing", "/console/publications/" + s.publishing, "Last sign of life"},

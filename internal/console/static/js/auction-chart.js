@@ -124,7 +124,7 @@ export function bidChart(spell, { round = 0, changed = () => {} } = {}) {
     const own = bids.filter((b) => b.round === chosen).map(at);
     const start = starts.find((m) => m.data?.round === chosen);
     const r = rounds[chosen - 1];
-    const ends = r && r.status === "completed" ? Date.parse(r.ends_at) / 1000 : -Infinity;
+    const ends = r?.status === "completed" && !r.cancelled ? Date.parse(r.ends_at) / 1000 : -Infinity;
     const begin = Math.min(start ? at(start) : Infinity, own[0] ?? Infinity);
     return Number.isFinite(begin) ? [begin, Math.max(begin + 1, own.at(-1) ?? 0, ends)] : [from, to];
   }

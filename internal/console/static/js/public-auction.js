@@ -32,7 +32,7 @@ function build(main, first) {
 
   function board() {
     top.draw(last.leaderboard, "No bids yet.", (items) => leaderTable(items, spell, (i) => h("code", {}, i.alias), (i) => led.has(i.alias), (i) => i.alias === me()));
-    fill(won, last.winners.length === 0 ? h("p", { class: "empty" }, "No round has ended.") : table([
+    fill(won, last.winners.length === 0 ? h("p", { class: "empty" }, last.status === "cancelled" ? "It was cancelled before a round was closed." : "No round has ended.") : table([
       { name: "Round", lead: true, cell: (w) => `Round ${w.round}, rank ${w.rank}` },
       { name: "Winner", cell: (w) => h("code", {}, w.alias) },
       { name: "Paid", num: true, cell: (w) => spell(w.amount) },
