@@ -72,7 +72,7 @@ func (s *scene) pages() []shownPage {
 		{"automation", "/console/automations/" + s.automation, "Weekly digest"},
 		{"targets", "/console/targets", payloadLink},
 		{"target-failing", "/console/targets/" + s.refusing, "the target answered 404"},
-		{"target-idle", "/console/targets/nowhere", "Nothing was sent to it yet"},
+		{"target-idle", "/console/targets/nowhere", "No attempt to deliver to it has ended yet"},
 		{"accounts", "/console/accounts", "buyer-1"},
 		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},
 		{"account", "/console/accounts/buyer-1", "behind"},

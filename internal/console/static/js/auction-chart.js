@@ -56,7 +56,7 @@ export function pace() {
   };
 }
 
-const few = (n) => (n === 0 ? "0" : n >= 10 ? count(Math.round(n)) : n.toFixed(1));
+const few = (n) => (Number.isInteger(n) || n >= 10 ? count(Math.round(n)) : n.toFixed(1));
 export const perSecond = (n) => (n === null ? "–" : few(n));
 
 // bidChart returns { element, draw({ bids, marks, rounds, total }) }. It begins with a round, or with all of them; changed gets another one
@@ -161,7 +161,7 @@ export function bidChart(spell, { round = 0, changed = () => {} } = {}) {
       }
       speed.element.hidden = what.bids.length === 0;
       if (what.bids.length === 0) {
-        chart.set([[]], { empty: "No bids yet." });
+        chart.set([[]], { empty: "No bids." });
         text(caption, "");
         return;
       }

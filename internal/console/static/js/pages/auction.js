@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { action, card, copy, every, facts, head, list, table, watch } from "../ui.js";
 import { badge, clock, count, duration, money, when } from "../format.js";
 import { bidChart, pace, perSecond } from "../auction-chart.js";
-import { leaderTable, topTen } from "../leaders.js";
+import { leaderTable, noWinners, topTen } from "../leaders.js";
 import { follow } from "../live.js";
 import { account } from "../names.js";
 import { trail } from "./trail.js";
@@ -54,7 +54,7 @@ export default async function auction(ctx) {
   ], a.rounds, { caption: "Rounds" }));
 
   const history = list(ctx, {
-    caption: "Bids", none: "No bids yet.", limit: 10, path: () => `/v1/admin/auctions/${a.id}/bids`,
+    caption: "Bids", none: "No bids.", limit: 10, path: () => `/v1/admin/auctions/${a.id}/bids`,
     columns: [
       { name: "Account", lead: true, cell: (b) => account(b.account) },
       { name: "Amount", num: true, cell: (b) => spell(b.amount) }, { name: "Before", num: true, cell: (b) => (b.previous_amount ? spell(b.previous_amount) : "–") },
@@ -78,7 +78,7 @@ export default async function auction(ctx) {
       ]))),
     card("Rounds", rounds),
     card("Winners", list(ctx, {
-      caption: "Winners", none: a.status === "cancelled" ? "It was cancelled before a round was closed." : "No round has ended.", limit: 20, prefix: "winners.", path: () => `${base}/winners`,
+      caption: "Winners", none: noWinners(a), limit: 20, prefix: "winners.", path: () => `${base}/winners`,
       columns: [
         { name: "Account", lead: true, cell: (w) => account(w.account) },
         { name: "Round", num: true, cell: (w) => w.round }, { name: "Rank", num: true, cell: (w) => w.rank }, { name: "Paid", num: true, cell: (w) => spell(w.amount) },
