@@ -46,6 +46,11 @@ func (c *Client) Purchases(ctx context.Context, campaign string, opts ...CallOpt
 	return pages[Purchase](ctx, c, opts, at("/v1/campaigns/%s/purchases", campaign))
 }
 
+// AccountPurchases gives an account's purchases in all campaigns, newest first, a page at a time.
+func (c *Client) AccountPurchases(ctx context.Context, account string, opts ...CallOption) iter.Seq2[Purchase, error] {
+	return pages[Purchase](ctx, c, opts, at("/v1/accounts/%s/purchases", account))
+}
+
 // Statistics reads what a campaign's sales add up to.
 func (c *Client) Statistics(ctx context.Context, campaign string, opts ...CallOption) (*Statistics, error) {
 	return get[Statistics](ctx, c, at("/v1/campaigns/%s/statistics", campaign), opts)

@@ -36,7 +36,7 @@ var operations = map[string]string{
 
 	"get-campaigns": "Campaigns", "post-campaigns": "CreateCampaign", "get-campaigns-id": "GetCampaign", "get-campaigns-id-statistics": "Statistics",
 	"post-campaigns-id-publish": "PublishCampaign", "post-campaigns-id-cancel": "CancelCampaign",
-	"post-campaigns-id-purchases": "Buy", "get-campaigns-id-purchases": "Purchases", "get-campaigns-id-positions": "Positions",
+	"post-campaigns-id-purchases": "Buy", "get-campaigns-id-purchases": "Purchases", "get-campaigns-id-positions": "Positions", "get-accounts-id-purchases": "AccountPurchases",
 	"post-campaigns-id-draw": "Draw", "get-campaigns-id-draw": "GetDraw",
 	"get-campaigns-id-proof": "Proof", "get-campaigns-id-proof-positions-position": "InclusionProof",
 

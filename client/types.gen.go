@@ -2071,6 +2071,9 @@ type RotateSecretRequest struct {
 
 // Round is a round of an auction.
 type Round struct {
+	// Cancelled the auction was cancelled before the round was closed: it has no winners, whatever its status is
+	Cancelled bool `json:"cancelled"`
+
 	// Duration without extensions
 	//
 	// Examples: 1.5s
@@ -2352,11 +2355,11 @@ type TargetHealth struct {
 	// LastSuccessAt null where there was none; up to a second older than the last
 	LastSuccessAt time.Time `json:"last_success_at"`
 
-	// State failing: the last attempt failed; idle: nothing was sent yet
+	// State failing: the last attempt failed; idle: no attempt has ended yet
 	State TargetHealthState `json:"state"`
 }
 
-// TargetHealthState failing: the last attempt failed; idle: nothing was sent yet
+// TargetHealthState failing: the last attempt failed; idle: no attempt has ended yet
 type TargetHealthState string
 
 // Transfer is the intent and the outcome of a transfer.

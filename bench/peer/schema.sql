@@ -104,6 +104,7 @@ CREATE TABLE purchases (
     PRIMARY KEY (campaign, seq),
     UNIQUE (campaign, ordinal)
 );
+CREATE INDEX purchases_by_account ON purchases (account, id);
 
 -- One result a campaign: the third of the requirement's layers of defence.
 CREATE TABLE draws (

@@ -169,15 +169,19 @@ func (b *browser) quiet(where string) {
 
 func (b *browser) run(what string, actions ...chromedp.Action) {
 	b.t.Helper()
+	if err := b.try(actions...); err != nil {
+		b.t.Fatalf("%s: %v (%s)", what, err, b.seen())
+	}
+}
+
+func (b *browser) try(actions ...chromedp.Action) error {
 	ctx := b.ctx
 	if chromedp.FromContext(ctx).Browser != nil { // The first run starts the browser, whose life is not the step's.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, stepTimeout)
 		defer cancel()
 	}
-	if err := chromedp.Run(ctx, actions...); err != nil {
-		b.t.Fatalf("%s: %v (%s)", what, err, b.seen())
-	}
+	return chromedp.Run(ctx, actions...)
 }
 
 // seen is what the page shows, for failures.
@@ -208,10 +212,17 @@ func (b *browser) eval(expression string, into any) {
 	b.run(expression, chromedp.Evaluate(expression, into, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 }
 
-// await polls until an expression is true in the page.
+// await polls until an expression is true in the page. A page that is being left takes the poll with it, which begins anew on the next one.
 func (b *browser) await(what, expression string) {
 	b.t.Helper()
-	b.run("await "+what, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(stepTimeout)))
+	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(stepTimeout))
+	err := b.try(poll)
+	for err != nil && strings.Contains(err.Error(), "Cannot find context") {
+		err = b.try(poll)
+	}
+	if err != nil {
+		b.t.Fatalf("await %s: %v (%s)", what, err, b.seen())
+	}
 }
 
 // visit goes to a page of the server and waits until it is shown, with its lists.

@@ -266,6 +266,9 @@ func (s *scene) reportsRetry(b *browser) {
 	b.await("what it will do", `document.querySelector("dialog[open]").textContent.includes("5.00 EUR return to buyer-1 in this ledger")`)
 	b.properly("saga-compensate")
 	b.click("dialog", "Let it go on")
+	b.visit("/console/accounts/transit%2Fwest")
+	b.await("the way to the other ledger", `document.querySelector("main .note")?.textContent.includes("ledger west") && document.querySelector("main tbody td")?.textContent === "+5.00 EUR"`)
+	b.properly("account-transit")
 	b.expect()
 }
 

@@ -62,7 +62,7 @@ func (s *scene) pages() []shownPage {
 		{"multidraw", "/console/multidraws/" + s.multidraw, "300 of 300 drawn"},
 		{"auctions", "/console/auctions", payloadScript},
 		{"auction", "/console/auctions/" + s.auction, "winning"},
-		{"auction-ended", "/console/auctions/" + s.ended, "A brass sextant"},
+		{"auction-ended", "/console/auctions/" + s.ended, "It was cancelled before a round was closed"},
 		{"publications", "/console/publications", payloadQuote},
 		{"publication-failed", "/console/publications/" + s.failed, "the target answered 404"},
 		{"publication-publishing", "/console/publications/" + s.publishing, "Last sign of life"},
@@ -72,10 +72,11 @@ func (s *scene) pages() []shownPage {
 		{"automation", "/console/automations/" + s.automation, "Weekly digest"},
 		{"targets", "/console/targets", payloadLink},
 		{"target-failing", "/console/targets/" + s.refusing, "the target answered 404"},
-		{"target-idle", "/console/targets/nowhere", "Nothing was sent to it yet"},
+		{"target-idle", "/console/targets/nowhere", "No attempt to deliver to it has ended yet"},
 		{"accounts", "/console/accounts", "buyer-1"},
 		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},
 		{"account", "/console/accounts/buyer-1", "behind"},
+		{"account-purchases", "/console/accounts/buyer-2", "cross-transfer …" + s.saga[len(s.saga)-12:]},
 		{"account-escrow", "/console/accounts/escrow%2F" + s.onSale, "Available"},
 		{"account-outside", "/console/accounts/outside%2FEUR", "the outside of the books"},
 		{"transfers", "/console/transfers", "purchase"},
@@ -128,6 +129,9 @@ func TestConsole(t *testing.T) {
 		}
 	}
 	b.follows(links)
+	b.visit("/console/accounts/buyer-2")
+	b.await("its purchases", `[...document.querySelectorAll("caption")].find((e) => e.textContent === "Purchases")?.closest("table").textContent.includes("layer ")`)
+	b.await("a link to its saga", fmt.Sprintf(`document.querySelector('tbody a[href="/console/sagas/%s"]') !== null`, s.saga))
 	for i, look := range viewports() {
 		b.look(look.width, look.scheme)
 		s.acts(b, i)

@@ -62,11 +62,18 @@ func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, account str
 		WHERE campaign = $1 AND seq > $2 AND ($4 = '' OR account = $4) ORDER BY seq LIMIT $3`, campaign, after, limit, account)
 }
 
+// AccountPurchases implements [lottery.Reader].
+func (l *Lottery) AccountPurchases(ctx context.Context, account string, before uuid.UUID, limit int) ([]lottery.Purchase, error) {
+	return query(ctx, l.db.reads, scanPurchase,
+		`SELECT `+purchaseFields+` FROM purchases WHERE account = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, account, before, limit)
+}
+
 const purchaseFields = `id, campaign, seq, account, layer, number, ordinal, price, transfer, at`
 
 func scanPurchase(row pgx.CollectableRow) (p lottery.Purchase, err error) {
 	err = row.Scan(&p.ID, &p.Campaign, &p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal,
 		&p.Price, &p.Transfer, &p.At)
+	p.Position.ID = lottery.PositionID(p.Campaign, p.Position.Ordinal)
 	return p, err
 }
 

@@ -361,6 +361,9 @@ func (s *scene) reads(a *actors) {
 	if _, err := a.events.Events(ctx, topics[0], heads[topics[0]]-planBatch, planBatch); err != nil && !errors.Is(err, live.ErrNoTopic) {
 		s.t.Error(err)
 	}
+	if bought, err := a.lottery.AccountPurchases(ctx, person(0), uuid.Max, planBatch); err != nil || len(bought) == 0 {
+		s.t.Errorf("%d purchases: %v", len(bought), err)
+	}
 	if _, err := a.events.accountSources(ctx, []string{"account:extra-1", "account:extra-2"}); err != nil {
 		s.t.Error(err)
 	}

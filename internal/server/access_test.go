@@ -38,6 +38,7 @@ const accessTable = `
 	open GET /v1/campaigns/{id}/proof/positions/{position} | GET /v1/campaigns/{id}/purchases | GET /v1/campaigns/{id}/statistics
 	stream GET /v1/events | GET /v1/live
 	account GET /v1/accounts/{id} | GET /v1/accounts/{id}/aliases | GET /v1/accounts/{id}/bids | GET /v1/accounts/{id}/entries | GET /v1/accounts/{id}/holds
+	account GET /v1/accounts/{id}/purchases
 	open GET /v1/transfers | POST /v1/commands
 	object GET /v1/cross-transfers/{id} | GET /v1/holds/{id} | GET /v1/transfers/{id}
 	act POST /v1/auctions/{id}/bids | POST /v1/campaigns/{id}/purchases | POST /v1/cross-transfers | POST /v1/transfers

@@ -144,11 +144,7 @@ func (s *Server) newestPurchases(r *http.Request, before int64, limit int) ([]lo
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Operator.Purchases(r.Context(), c.ID, min(before, int64(c.TotalPositions)+1), limit)
-	for i := range rows {
-		rows[i].Position = c.Position(rows[i].Position.Ordinal)
-	}
-	return rows, err
+	return s.Operator.Purchases(r.Context(), c.ID, min(before, int64(c.TotalPositions)+1), limit)
 }
 
 // accountEntryView is an entry with what it belongs to.

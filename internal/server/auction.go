@@ -86,15 +86,15 @@ func (c *checks) auctionSpan(field, value string, low time.Duration) time.Durati
 
 func (s *Server) auctionRoutes() []route {
 	act := func(verb, summary string, op auction.Op) route {
-		return actRoute("auctions", verb, "auction", summary, as[auctionView, *auction.Auction], s.Auction.Execute, fixed(op))
+		return actRoute("auctions", verb, "auction", summary, viewAuction, s.Auction.Execute, fixed(op))
 	}
 	return []route{
-		commandRoute("/v1/auctions", accessStaff, http.StatusCreated, "Make an auction, pending", as[auctionView, *auction.Auction],
+		commandRoute("/v1/auctions", accessStaff, http.StatusCreated, "Make an auction, pending", viewAuction,
 			mutation[createAuctionRequest, auction.Op]{execute: s.Auction.Create, op: plain((*createAuctionRequest).op)}),
 		listRoute("/v1/auctions", accessUser, "List auctions, oldest first", oldestFirst(), func(r *http.Request, after int64, limit int) ([]auction.Auction, error) {
 			return s.Auction.Auctions(r.Context(), after, limit, seesDrafts(infoOf(r).principal))
 		}, as[auctionSummaryView], numberOfAuction),
-		readRoute("/v1/auctions/{id}", accessUser, "Read an auction", s.auctionOf, as[auctionView]),
+		readRoute("/v1/auctions/{id}", accessUser, "Read an auction", s.auctionOf, viewAuction),
 		act("start", "Open the first round", auction.Start{}),
 		act("cancel", "End an auction, with every hold released", auction.Cancel{}),
 		hot(commandRoute("/v1/auctions/{id}/bids", accessUser, http.StatusCreated, "Bid, or raise the account's bid", viewBid, s.bids())),
@@ -257,6 +257,16 @@ type roundView struct {
 	StartedAt  *timestamp          `json:"started_at"`
 	EndsAt     *timestamp          `json:"ends_at" doc:"moved by extensions"`
 	Extensions int                 `json:"extensions"`
+	Cancelled  bool                `json:"cancelled" from:"-" doc:"the auction was cancelled before the round was closed: it has no winners, whatever its status is"`
+}
+
+// viewRounds shows the rounds of an auction. A cancelled one ended in its current round, and those behind it never open.
+func viewRounds(a *auction.Auction) []roundView {
+	rounds := as[[]roundView](a.Rounds)
+	for i := range rounds {
+		rounds[i].Cancelled = a.Status == auction.StatusCancelled && rounds[i].Round >= a.CurrentRound
+	}
+	return rounds
 }
 
 type antiSnipeView struct {
@@ -272,7 +282,7 @@ type auctionView struct {
 	Currency      string         `json:"currency"`
 	Seller        string         `json:"seller"`
 	CurrentRound  int            `json:"current_round" doc:"0 before the start"`
-	Rounds        []roundView    `json:"rounds"`
+	Rounds        []roundView    `json:"rounds" from:"-"`
 	MinBid        int64          `json:"min_bid" doc:"minor units"`
 	MinIncrement  int64          `json:"min_increment" doc:"minor units"`
 	AntiSnipe     antiSnipeView  `json:"anti_snipe" doc:"any zero: rounds are not extended"`
@@ -283,6 +293,12 @@ type auctionView struct {
 	CreatedAt     timestamp      `json:"created_at"`
 	StartedAt     *timestamp     `json:"started_at"`
 	EndedAt       *timestamp     `json:"ended_at"`
+}
+
+func viewAuction(a *auction.Auction) auctionView {
+	v := as[auctionView](a)
+	v.Rounds = viewRounds(a)
+	return v
 }
 
 // auctionSummaryView is an auction in a list.

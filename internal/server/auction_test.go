@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -340,6 +341,7 @@ func TestCancelAuction(t *testing.T) {
 	e.balance("bidder-000", 900, 100)
 	e.closeRound(id, 1)
 	e.auctionPost(id, "cancel").want(http.StatusOK).equal(`{"status":"cancelled","current_round":2,"total_bids":3}`).times("ended_at")
+	e.roundsCancelled(id, "completed false", "completed true")
 	for account, available := range map[string]int64{"bidder-000": 1000, "bidder-001": 1000, "bidder-002": 898, "seller": 102} {
 		e.balance(account, available, 0)
 	}
@@ -349,8 +351,28 @@ func TestCancelAuction(t *testing.T) {
 	if n := len(e.get("/v1/auctions/" + id + "/winners").want(http.StatusOK).items()); n != 1 {
 		t.Errorf("%d winners of the round that was closed", n)
 	}
-	e.auctionPost(e.auctioned(twoRounds, ``), "cancel").want(http.StatusOK).equal(`{"status":"cancelled","started_at":null,"current_round":0}`)
+	never := e.auctioned(twoRounds, ``)
+	e.roundsCancelled(never, "pending false", "pending false")
+	e.auctionPost(never, "cancel").want(http.StatusOK).equal(`{"status":"cancelled","started_at":null,"current_round":0}`)
+	e.roundsCancelled(never, "pending true", "pending true")
+	first := e.started(twoRounds, ``)
+	e.roundsCancelled(first, "active false", "pending false")
+	e.auctionPost(first, "cancel").want(http.StatusOK)
+	e.roundsCancelled(first, "completed true", "pending true")
 	e.audited()
+}
+
+// roundsCancelled looks at the rounds of an auction: the status of each, and whether it was cancelled.
+func (e *env) roundsCancelled(id string, want ...string) {
+	e.t.Helper()
+	r, got := e.get("/v1/auctions/"+id).want(http.StatusOK), []string{}
+	for i := range want {
+		round := fmt.Sprintf("rounds.%d.", i)
+		got = append(got, fmt.Sprint(r.str(round+"status"), " ", r.at(round+"cancelled")))
+	}
+	if !slices.Equal(got, want) {
+		e.t.Errorf("rounds %q, want %q", got, want)
+	}
 }
 
 // TestBidAfterTheEnd bids when the time is over and no leader has come yet.

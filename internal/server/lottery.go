@@ -173,6 +173,8 @@ func (s *Server) lotteryRoutes() []route {
 			func(p lottery.Purchase) int64 { return int64(p.Position.Ordinal) + 1 }),
 		heavy(scanWeight, listRoute("/v1/campaigns/{id}/purchases", accessUser, "List purchases in the order of sale; to a user, its own", oldestFirst(), s.purchases, viewPurchase,
 			func(p lottery.Purchase) int64 { return int64(p.Seq) })),
+		s.ofAccount(listRoute("/v1/accounts/{id}/purchases", accessUser, "List an account's purchases in all campaigns, newest first", newestIDs(),
+			rowsWith(s.existingAccount, s.accountPurchases), viewPurchase, func(p lottery.Purchase) uuid.UUID { return p.ID })),
 		stale(heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw)))),
 		stale(heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
 			s.serveDocument("proof", s.Lottery.WriteProof)))),
@@ -229,8 +231,8 @@ func viewPosition(p lottery.Purchase) positionView {
 	return v
 }
 
-// purchases reads purchases of the path's campaign. Purchases have no index by account, which every sale would pay for. So those of
-// one user are a scan of the campaign's.
+// purchases reads purchases of the path's campaign. The index by account is not in the order of one campaign's sales, so those of one
+// user are a scan of the campaign's.
 func (s *Server) purchases(r *http.Request, after int64, limit int) ([]lottery.Purchase, error) {
 	c, err := s.campaignOf(r)
 	if err != nil {
@@ -239,16 +241,14 @@ func (s *Server) purchases(r *http.Request, after int64, limit int) ([]lottery.P
 	read := func(ctx context.Context) ([]lottery.Purchase, error) {
 		return s.Lottery.Purchases(ctx, c.ID, infoOf(r).principal.Account, int(min(after, int64(c.TotalPositions))), limit)
 	}
-	var rows []lottery.Purchase
 	if infoOf(r).principal.Role == auth.RoleUser {
-		rows, err = bounded(r.Context(), s.scans, read)
-	} else {
-		rows, err = read(r.Context())
+		return bounded(r.Context(), s.scans, read)
 	}
-	for i := range rows {
-		rows[i].Position = c.Position(rows[i].Position.Ordinal)
-	}
-	return rows, err
+	return read(r.Context())
+}
+
+func (s *Server) accountPurchases(ctx context.Context, account string, before uuid.UUID, limit int) ([]lottery.Purchase, error) {
+	return s.Lottery.AccountPurchases(ctx, account, before, limit)
 }
 
 func (s *Server) writeDraw(ctx context.Context, c *lottery.Campaign, w io.Writer) error {

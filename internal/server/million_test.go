@@ -211,7 +211,7 @@ func (b *bulk) lotteryRows() []farPage {
 	b.exec(`UPDATE campaigns SET sold_positions = $2, version = version + 1 WHERE id = $1`, great, b.n-1)
 	b.exec(`UPDATE campaign_layers SET sold = $2 WHERE campaign = $1`, great, b.n-1)
 	b.exec(`INSERT INTO purchases (campaign, seq, id, account, layer, number, ordinal, price, transfer, at)
-		SELECT $1, i, `+uuidOf("i")+`, 'acc-' || lpad(i::text, 7, '0'), 1, i, i - 1, 100, `+uuidOf("i")+`, now() FROM generate_series(1, $2::integer) AS i`, great, b.n-1)
+		SELECT $1, i, `+uuidOf("i")+`, 'great', 1, i, i - 1, 100, `+uuidOf("i")+`, now() FROM generate_series(1, $2::integer) AS i`, great, b.n-1)
 	b.copies("campaigns", "id = $1", map[string]string{
 		"id": uuidOf("i"), "escrow": "'escrow/' || i", "status": "CASE WHEN i % 20000 = 0 THEN 'cancelled' ELSE 'pending' END",
 	}, plain)
@@ -228,6 +228,7 @@ func (b *bulk) lotteryRows() []farPage {
 		{path: "/v1/admin/campaigns", filter: "status=completed", place: first, most: 50},
 		{path: "/v1/campaigns/" + great + "/positions", place: far},
 		{path: "/v1/campaigns/" + great + "/purchases", place: far},
+		{path: "/v1/accounts/great/purchases", text: idOf(100)},
 		{path: "/v1/multidraws", place: far},
 		{path: "/v1/admin/multidraws", place: 100},
 		{path: "/v1/admin/campaigns/" + great + "/purchases", place: 100},

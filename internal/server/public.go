@@ -207,7 +207,7 @@ type publicAuctionView struct {
 	Status        auction.Status   `json:"status" enum:"active,completed,cancelled"`
 	Currency      string           `json:"currency"`
 	CurrentRound  int              `json:"current_round"`
-	Rounds        []roundView      `json:"rounds"`
+	Rounds        []roundView      `json:"rounds" from:"-"`
 	AntiSnipe     antiSnipeView    `json:"anti_snipe"`
 	MinIncrement  int64            `json:"min_increment"`
 	TotalBids     int64            `json:"total_bids"`
@@ -239,7 +239,7 @@ func (s *Server) publicAuctionState(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := as[publicAuctionView](a)
-	v.Now = timestamp(time.Now())
+	v.Rounds, v.Now = viewRounds(a), timestamp(time.Now())
 	name, err := s.aliasesIn(r.Context(), a.Topic())
 	if err != nil {
 		return nil, err

@@ -158,7 +158,7 @@ type targetView struct {
 }
 
 type targetHealthView struct {
-	State         publish.TargetState `json:"state" enum:"paused,circuit_open,slowed,failing,delivering,idle" doc:"failing: the last attempt failed; idle: nothing was sent yet"`
+	State         publish.TargetState `json:"state" enum:"paused,circuit_open,slowed,failing,delivering,idle" doc:"failing: the last attempt failed; idle: no attempt has ended yet"`
 	LastSuccessAt *timestamp          `json:"last_success_at" doc:"null where there was none; up to a second older than the last"`
 	LastError     *targetErrorView    `json:"last_error,omitzero" doc:"absent where there was none; up to a second older than the last"`
 }

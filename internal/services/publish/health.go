@@ -61,7 +61,7 @@ const (
 	TargetSlowed     TargetState = "slowed"       // one publication at a time, an interval apart
 	TargetFailing    TargetState = "failing"      // the last attempt failed
 	TargetDelivering TargetState = "delivering"   // the last attempt delivered
-	TargetIdle       TargetState = "idle"         // nothing was sent yet
+	TargetIdle       TargetState = "idle"         // no attempt has ended yet
 )
 
 // State says how a target fares. It needs the outcomes, which only reads of targets have.

@@ -56,7 +56,7 @@ export function pace() {
   };
 }
 
-const few = (n) => (n === 0 ? "0" : n >= 10 ? count(Math.round(n)) : n.toFixed(1));
+const few = (n) => (Number.isInteger(n) || n >= 10 ? count(Math.round(n)) : n.toFixed(1));
 export const perSecond = (n) => (n === null ? "–" : few(n));
 
 // bidChart returns { element, draw({ bids, marks, rounds, total }) }. It begins with a round, or with all of them; changed gets another one
@@ -124,7 +124,7 @@ export function bidChart(spell, { round = 0, changed = () => {} } = {}) {
     const own = bids.filter((b) => b.round === chosen).map(at);
     const start = starts.find((m) => m.data?.round === chosen);
     const r = rounds[chosen - 1];
-    const ends = r && r.status === "completed" ? Date.parse(r.ends_at) / 1000 : -Infinity;
+    const ends = r?.status === "completed" && !r.cancelled ? Date.parse(r.ends_at) / 1000 : -Infinity;
     const begin = Math.min(start ? at(start) : Infinity, own[0] ?? Infinity);
     return Number.isFinite(begin) ? [begin, Math.max(begin + 1, own.at(-1) ?? 0, ends)] : [from, to];
   }
@@ -161,7 +161,7 @@ export function bidChart(spell, { round = 0, changed = () => {} } = {}) {
       }
       speed.element.hidden = what.bids.length === 0;
       if (what.bids.length === 0) {
-        chart.set([[]], { empty: "No bids yet." });
+        chart.set([[]], { empty: "No bids." });
         text(caption, "");
         return;
       }

@@ -34,7 +34,7 @@ export function histogram(m) {
   const { each, number } = bins(n);
   const name = (i) => (Number.isInteger(i) && i >= 0 && i < number ? spell(least + i * Number(each)) : "");
   const chart = plot({
-    label: `How often each ${each === 1n ? "number" : "part of the range"} was drawn`, spell: about, x: name, height: 200, from: 0,
+    label: `How often each ${each === 1n ? "number" : "part of the range"} was drawn`, spell: about, x: name, height: 200, from: 0, whole: true,
     series: [{ name: "drawn", colour: "--accent", style: "bars" }, { name: "expected", colour: "--flash", style: "line" }],
   });
   place.append(chart.element);

@@ -26,7 +26,7 @@ export function balanceChart(ctx, account, spell) {
 // salesChart shows a campaign's sales over time and returns { element, sold(n, at) }, which takes further sales.
 export async function salesChart(ctx, campaign) {
   const chart = plot({
-    label: "Positions sold over time", spell: (v) => count(Math.round(v)), height: 180, from: 0,
+    label: "Positions sold over time", spell: (v) => count(Math.round(v)), height: 180, from: 0, whole: true,
     series: [{ name: "sold", colour: "--accent", style: "step", fill: true }],
   });
   const s = await get(`/v1/admin/campaigns/${campaign.id}/sales`, ctx.signal);

@@ -18,6 +18,12 @@ export function leaderTable(items, spell, who, outbid, me = () => false) {
   return t;
 }
 
+// noWinners says why an auction has none.
+export function noWinners({ rounds, status }) {
+  if (rounds.some((r) => r.status === "completed" && !r.cancelled)) return "Nobody bid in the rounds that have ended.";
+  return status === "cancelled" ? "It was cancelled before a round was closed." : "No round has ended.";
+}
+
 // topTen draws a leaderboard into element: ten places, or all if somebody wants them; then it calls changed, which draws again.
 export function topTen(element, { all = false, changed }) {
   const board = h("div", {});

@@ -65,7 +65,7 @@ export function principal(id) {
 // account links to an account. The system's own have a name that ends in the id of what they are for.
 export function account(id) {
   const [what, of] = [id.slice(0, id.indexOf("/")), id.slice(id.indexOf("/") + 1)];
-  const link = h("a", { href: `/console/accounts/${encodeURIComponent(id)}`, title: id }, id);
+  const link = h("a", { href: `/console/accounts/${encodeURIComponent(id)}`, title: id, class: id.length <= 14 ? "nowrap" : null }, id);
   if (what && form.test(of)) {
     link.replaceChildren(`${what} of `, short(of));
     name(of, (found) => link.replaceChildren(`${what} of ${found.title}`, " ", h("span", { class: "soft small" }, short(of))));

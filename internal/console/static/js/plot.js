@@ -11,6 +11,7 @@ const minute = { hour: "2-digit", minute: "2-digit" };
 const second = { ...minute, second: "2-digit" };
 const day = { day: "numeric", month: "short" };
 const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000, 31_536_000]; // of an axis of time, in seconds
+const wholes = Array.from({ length: 19 }, (_, k) => [1, 2, 5].map((n) => n * 10 ** k)).flat(); // steps of an axis that has no fractions
 const clock = (step) => (step < 60 ? second : step < 86_400 ? minute : day);
 
 // drawn are the charts on the page, to be drawn again in other colours.
@@ -37,9 +38,9 @@ function alone(values) {
 //   label   what it shows, for those who don't see it
 //   series  [{ name, colour: "--accent", style: "line" | "step" | "dots" | "bars", spell? }]
 //   spell   how a value is written, x how a place is, where it is no time in seconds
-//   height  in pixels; from: a value that is always on the axis; margin: the least width of the left axis
+//   height  in pixels; from: a value that is always on the axis; margin: the least width of the left axis; whole: values have no fractions
 //   marks   (u, context) draws over it; zoomed([from, to] | null) hears of a selection by hand
-export function plot({ label, series, spell, x, height = 200, from, marks, zoomed, margin = 48 }) {
+export function plot({ label, series, spell, x, height = 200, from, marks, zoomed, margin = 48, whole }) {
   const place = h("div", { class: "plot", role: "img", "aria-label": label });
   const none = h("p", { class: "plot-none soft", hidden: true });
   const values = series.map((s) => h("b", {}));
@@ -86,9 +87,9 @@ export function plot({ label, series, spell, x, height = 200, from, marks, zoome
     cursor: { drag: { x: Boolean(zoomed), y: false, setScale: false }, y: false, points: { size: 7 }, bind: { dblclick: () => () => zoomed?.(null) } },
     scales: { x: { time: !x, range: (_, low, high) => (low === null ? [0, 1] : low === high ? [low - 1, high + 1] : [low, high]) }, y: { range: fitted(from) } },
     axes: [
-      axis({ space: 76, size: 28, gap: 6, grid: { show: false }, values: (self, splits, i, space, step) => splits.map((v) => (cut(self, v) ? "" : x ? x(v) : spellTime(clock(step), v * 1000))), incrs: x ? [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 1e5, 1e6, 1e7, 1e9, 1e12, 1e15, 1e18] : steps }),
+      axis({ space: 76, size: 28, gap: 6, grid: { show: false }, values: (self, splits, i, space, step) => splits.map((v) => (cut(self, v) ? "" : x ? x(v) : spellTime(clock(step), v * 1000))), incrs: x ? wholes : steps }),
       axis({
-        space: height < 120 ? 20 : 36, gap: 8, values: (_, splits) => splits.map((v) => spell(v)),
+        space: height < 120 ? 20 : 36, gap: 8, ...(whole && { incrs: wholes }), values: (_, splits) => splits.map((v) => spell(v)),
         size: (self, all) => {
           if (!all) return margin;
           self.ctx.save();

@@ -3,7 +3,7 @@ import { h, fill, text } from "./dom.js";
 import { card, table } from "./ui.js";
 import { badge, clock, count, duration, money } from "./format.js";
 import { bidChart, pace, perSecond } from "./auction-chart.js";
-import { leaderTable, topTen } from "./leaders.js";
+import { leaderTable, noWinners, topTen } from "./leaders.js";
 import { id, remember, run } from "./public.js";
 
 function build(main, first) {
@@ -31,8 +31,8 @@ function build(main, first) {
   });
 
   function board() {
-    top.draw(last.leaderboard, "No bids yet.", (items) => leaderTable(items, spell, (i) => h("code", {}, i.alias), (i) => led.has(i.alias), (i) => i.alias === me()));
-    fill(won, last.winners.length === 0 ? h("p", { class: "empty" }, "No round has ended.") : table([
+    top.draw(last.leaderboard, "No bids.", (items) => leaderTable(items, spell, (i) => h("code", {}, i.alias), (i) => led.has(i.alias), (i) => i.alias === me()));
+    fill(won, last.winners.length === 0 ? h("p", { class: "empty" }, noWinners(last)) : table([
       { name: "Round", lead: true, cell: (w) => `Round ${w.round}, rank ${w.rank}` },
       { name: "Winner", cell: (w) => h("code", {}, w.alias) },
       { name: "Paid", num: true, cell: (w) => spell(w.amount) },

@@ -15,7 +15,7 @@ function build(main, first) {
   const sold = h("p", { class: "big", role: "status" });
   const status = h("span");
   const drawing = triangle();
-  const outcome = h("div");
+  const outcome = h("div", { class: "stack-small" });
   const mine = h("input", { name: "alias", autocomplete: "off", spellcheck: "false", value: remember.get("alias") });
   const position = h("input", { name: "position", autocomplete: "off", spellcheck: "false", placeholder: "the position’s id, from your purchase", pattern: "[0-9a-f\\-]{36}", required: true });
   const included = h("div", { role: "status" });

@@ -16,13 +16,14 @@ export default async function page(ctx) {
   if (!found && !id.includes("/")) await get(`/v1/accounts/${path}`, ctx.signal); // It says what is wrong.
   const a = found;
   watch(ctx, itself, accounts);
-  const spell = (n, sign) => money(n, a?.currency ?? id.split("/")[1] ?? "", sign);
-  fill(ctx.root, head(id, { crumb: ["Accounts", "/console/accounts"] }),
+  const spell = (n) => money(n, a.currency);
+  const [what, of] = id.split("/");
+  fill(ctx.root, head(id, { crumb: ["Accounts", "/console/accounts"], note: what === "escrow" && of && ["What the buyers of ", named(of, "campaign"), " have paid, until the draw or a cancellation."] }),
     a ? h("div", { class: "tiles sums" },
       [["Available", spell(a.available)], ["Held", spell(a.held)], ["In all", spell(a.available + a.held)]].map(([what, value]) => h("div", { class: "tile" }, h("div", { class: "what" }, what), h("div", { class: "value" }, value))))
-      : h("p", { class: "note" }, "This is the outside of the books: money that comes in leaves it, money that goes out returns to it. It has entries and no balance."),
+      : h("p", { class: "note" }, what === "transit" ? `This is the way between this ledger and ledger ${of}: money that comes from there leaves it, money that goes there arrives at it. It has entries and no balance.` : "This is the outside of the books: money that comes in leaves it, money that goes out returns to it. It has entries and no balance."),
     a && balanceChart(ctx, a, spell),
-    card("Open holds", list(ctx, {
+    a && card("Open holds", list(ctx, {
       caption: "Open holds", none: "Nothing is held.", limit: 20, prefix: "holds.", path: () => `/v1/admin/accounts/${path}/holds`,
       columns: [
         { name: "Amount", lead: true, cell: (x) => spell(x.amount) },
@@ -44,19 +45,36 @@ export default async function page(ctx) {
         { name: "Round ends", cell: (b) => when(b.round_ends_at) },
       ],
     }).element),
-    card("Entries, newest first", list(ctx, {
-      caption: "Entries", none: "Nothing ever moved.", path: () => `/v1/admin/accounts/${path}/entries`,
+    a && !id.includes("/") && card("Purchases, newest first", list(ctx, {
+      caption: "Purchases", none: "It has bought no position of a campaign.", limit: 10, prefix: "purchases.", path: () => `/v1/accounts/${path}/purchases`,
       columns: [
-        { name: "Amount", num: true, lead: true, cell: (e) => h("span", { class: e.amount < 0 ? "soft" : null }, spell(e.amount, true)) },
-        { name: "Balance", num: true, cell: (e) => (e.balance === null ? "–" : spell(e.balance)) },
+        { name: "Campaign", lead: true, cell: (p) => named(p.campaign, "campaign") },
+        { name: "Position", cell: (p) => `layer ${p.position.layer}, number ${p.position.number}` },
+        { name: "Price", num: true, cell: (p) => spell(p.price) },
+        { name: "Purchase", cell: (p) => short(p.id) },
+        { name: "When", cell: (p) => when(p.at) },
+      ],
+    }).element),
+    card("Entries, newest first", list(ctx, {
+      caption: "Entries", none: "Nothing ever moved.", limit: 20, path: () => `/v1/admin/accounts/${path}/entries`,
+      columns: [
+        { name: "Amount", num: true, lead: true, cell: (e) => h("span", { class: e.amount < 0 ? "soft" : null }, money(e.amount, e.currency, true)) },
+        { name: "Balance", num: true, cell: (e) => (e.balance === null ? "–" : money(e.balance, e.currency)) },
         { name: "Kind", cell: (e) => h("span", { class: "nowrap" }, e.kind) },
         { name: "With", cell: (e) => account(e.counterparty) },
-        { name: "Memo", cell: (e) => e.memo || h("span", { class: "soft" }, "–") },
+        { name: "Memo", cell: memo },
         { name: "Transfer", cell: (e) => h("a", { href: `/console/transfers/${e.transfer}` }, short(e.transfer)) },
         { name: "When", cell: (e) => when(e.at) },
       ],
     }).element),
     a && card("Facts", facts([["Currency", a.currency], ["Version", a.version], ["Made", when(a.created_at)], ["Id", copy(a.id)]])));
+}
+
+// memo is an entry's memo. The ledger itself writes that of a step of a transfer between ledgers, which names its saga.
+function memo(e) {
+  const [what, saga] = e.memo.split(" ");
+  if (e.kind === "cross" && saga) return h("span", {}, what, " ", h("a", { href: `/console/sagas/${saga}` }, short(saga)));
+  return e.memo || h("span", { class: "soft" }, "–");
 }
 
 function owner(text) {

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { action, card, copy, every, facts, head, list, table, watch } from "../ui.js";
 import { badge, clock, count, duration, money, when } from "../format.js";
 import { bidChart, pace, perSecond } from "../auction-chart.js";
-import { leaderTable, topTen } from "../leaders.js";
+import { leaderTable, noWinners, topTen } from "../leaders.js";
 import { follow } from "../live.js";
 import { account } from "../names.js";
 import { trail } from "./trail.js";
@@ -44,19 +44,17 @@ export default async function auction(ctx) {
   const drawing = bidChart(spell, { round: Number(ctx.query.get("round")) || 0, changed: (round) => ctx.place({ round: round || "" }) });
   const rounds = h("div");
 
-  // A round that was open when its auction was cancelled has no winners.
-  const cutShort = (r) => a.status === "cancelled" && r.status === "completed" && Date.parse(r.ends_at) > Date.parse(a.ended_at);
   const current = () => a.rounds.find((r) => r.status === "active");
   const drawRounds = () => fill(rounds, table([
     { name: "Round", lead: true, cell: (r) => h("span", { class: "nowrap" }, `Round ${r.round}`) },
-    { name: "Status", cell: (r) => badge(cutShort(r) ? "cancelled" : r.status) },
-    { name: "Winners", num: true, cell: (r) => count(r.winners) },
-    { name: "Ends", cell: (r) => when(cutShort(r) ? a.ended_at : r.ends_at) },
+    { name: "Status", cell: (r) => badge(r.cancelled ? "cancelled" : r.status) },
+    { name: "Places", num: true, cell: (r) => count(r.winners) },
+    { name: "Ends", cell: (r) => when(r.cancelled && r.ends_at ? a.ended_at : r.ends_at) },
     { name: "Extended", num: true, cell: (r) => (r.extensions > 0 ? `▲ ${r.extensions}` : "–") },
   ], a.rounds, { caption: "Rounds" }));
 
   const history = list(ctx, {
-    caption: "Bids", none: "No bids yet.", limit: 10, path: () => `/v1/admin/auctions/${a.id}/bids`,
+    caption: "Bids", none: "No bids.", limit: 10, path: () => `/v1/admin/auctions/${a.id}/bids`,
     columns: [
       { name: "Account", lead: true, cell: (b) => account(b.account) },
       { name: "Amount", num: true, cell: (b) => spell(b.amount) }, { name: "Before", num: true, cell: (b) => (b.previous_amount ? spell(b.previous_amount) : "–") },
@@ -80,7 +78,7 @@ export default async function auction(ctx) {
       ]))),
     card("Rounds", rounds),
     card("Winners", list(ctx, {
-      caption: "Winners", none: "No round has ended.", limit: 20, prefix: "winners.", path: () => `${base}/winners`,
+      caption: "Winners", none: noWinners(a), limit: 20, prefix: "winners.", path: () => `${base}/winners`,
       columns: [
         { name: "Account", lead: true, cell: (w) => account(w.account) },
         { name: "Round", num: true, cell: (w) => w.round }, { name: "Rank", num: true, cell: (w) => w.rank }, { name: "Paid", num: true, cell: (w) => spell(w.amount) },

@@ -13,7 +13,7 @@ export default async function automations(ctx) {
       { name: "Automation", lead: true, cell: (a) => h("a", { href: `/console/automations/${a.id}` }, a.name) },
       { name: "State", cell: (a) => badge(a.status, tones[a.status]) },
       { name: "Rule", cell: rule },
-      { name: "Target", cell: (a) => a.target },
+      { name: "Target", cell: (a) => h("a", { href: `/console/targets/${encodeURIComponent(a.target)}` }, a.target) },
       { name: "Next", cell: (a) => when(a.next_at) },
       { name: "Actions", act: true, cell: (a) => toggle(a, () => all.reload()) },
     ],

@@ -49,7 +49,7 @@ export default async function campaign(ctx) {
   const buyers = h("span", {});
   const tellSales = (s) => {
     text(revenue, price(s.revenue));
-    text(buyers, `${count(s.buyers)}, the largest with ${count(s.largest_buyer)}`);
+    text(buyers, s.buyers === 0 ? "none" : `${count(s.buyers)}, the largest with ${count(s.largest_buyer)}`);
   };
   tellSales(stats);
   const layerTable = h("div", {});

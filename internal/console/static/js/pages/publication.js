@@ -37,7 +37,7 @@ export default async function publication(ctx) {
         { name: "Status", num: true, cell: (x) => x.status_code ?? "–" },
         { name: "Began", cell: (x) => when(x.started_at) },
         { name: "Ended", cell: (x) => when(x.ended_at) },
-        { name: "Last seen at", cell: doing },
+        { name: "Stage", cell: doing },
         { name: "Error", cell: (x) => x.error ?? h("span", { class: "soft" }, "–") },
       ],
     }).element),

@@ -48,7 +48,7 @@ function verdict(t) {
     case "failing":
       return note("bad", "The last attempt failed: ", t.health.last_error.message, ". What may succeed later is tried again, with a growing pause.");
     case "idle":
-      return note("", "Nothing was sent to it yet.");
+      return note("", "No attempt to deliver to it has ended yet.");
   }
   return null;
 }

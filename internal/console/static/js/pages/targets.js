@@ -24,7 +24,7 @@ export default async function targets(ctx) {
 }
 
 const tones = { delivering: "good", idle: "", failing: "bad", slowed: "warn", circuit_open: "bad", paused: "warn" };
-const words = { circuit_open: "circuit tripped", idle: "nothing sent yet" };
+const words = { circuit_open: "circuit tripped", idle: "no result yet" };
 
 export const stateBadge = (t) => badge(words[t.health.state] ?? t.health.state, tones[t.health.state]);
 

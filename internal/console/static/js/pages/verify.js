@@ -12,5 +12,5 @@ export default async function verify(ctx) {
       e.preventDefault();
       const bytes = new Uint8Array(await file.files[0].arrayBuffer());
       await show(result, bytes, { commitment: commitment.value.trim() || undefined, signal: ctx.signal });
-    } }, h("label", {}, "Proof document", file), h("label", {}, "Commitment that was published (optional)", commitment), h("button", { type: "submit", class: "primary" }, "Verify")), result));
+    } }, h("label", { class: "wide" }, "Proof document", file), h("label", { class: "wide" }, "Commitment that was published (optional)", commitment), h("button", { type: "submit", class: "primary" }, "Verify")), result));
 }
