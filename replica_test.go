@@ -1,7 +1,6 @@
 package fairlead
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -67,7 +66,7 @@ func TestReplicaOverHTTP(t *testing.T) {
 		testwait.Must(t, err)
 		testwait.Must(t, resp.Body.Close())
 		if resp.StatusCode != http.StatusBadRequest {
-			t.Error(fmt.Sprintf("%q: status %d", after, resp.StatusCode))
+			t.Errorf("%q: status %d", after, resp.StatusCode)
 		}
 	}
 }

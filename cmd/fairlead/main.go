@@ -41,8 +41,11 @@ func main() {
 	os.Exit(2)
 }
 
-// report says what is wrong, and what to do next.
+// report says what is wrong, and what to do next. The usage comes first: it may be longer than the terminal.
 func report(cmd *cobra.Command, err error) {
+	if isMisspelt(err) {
+		fmt.Fprintln(os.Stderr, cmd.UsageString())
+	}
 	said := map[string]string{"error": say(err)}
 	fmt.Fprintln(os.Stderr, "fairlead:", said["error"])
 	step := nextStep(err)

@@ -218,7 +218,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		err = fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
 	} else if o.ReplicaURL != "" {
-		db.reads.replica, err = newReplica(o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger)
+		db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger)
 	}
 	if err != nil {
 		pool.Close()
@@ -279,7 +279,6 @@ func (db *DB) Close() {
 	db.ready.mu.Lock()
 	db.ready.close()
 	db.ready.mu.Unlock()
-	_ = db.positions.Close(context.Background()) // A look takes a second at most.
 	if db.reads.replica != nil {
 		db.reads.replica.close()
 	}

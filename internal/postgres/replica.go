@@ -23,9 +23,9 @@ const (
 	// lookAtReplica is how often a standby is asked what it has replayed, and lookAtReplicaFor how long it may take to answer.
 	lookAtReplica    = 250 * time.Millisecond
 	lookAtReplicaFor = time.Second
-	// ReplicaLag is how old what a standby shows may be, unless [Options] say otherwise. MinReplicaLag is the least that they may say: the
-	// count by which the age is known grows once a second.
-	ReplicaLag    = 5 * time.Second
+	// ReplicaLag is how old what a standby shows may be, unless [Options] say otherwise.
+	ReplicaLag = 5 * time.Second
+	// MinReplicaLag is the least that they may say: the count by which the age is known grows once a second.
 	MinReplicaLag = 2 * time.Second
 	// positionFor bounds the wait for a place in the log.
 	positionFor = time.Second
@@ -65,7 +65,7 @@ type replica struct {
 }
 
 // newReplica returns a standby's connections, and looks after them until it is closed.
-func newReplica(url string, maxLag time.Duration, like *pgxpool.Config, count *history, logger *slog.Logger) (*replica, error) {
+func newReplica(ctx context.Context, url string, maxLag time.Duration, like *pgxpool.Config, count *history, logger *slog.Logger) (*replica, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: replica URL: %w", err)
@@ -76,7 +76,7 @@ func newReplica(url string, maxLag time.Duration, like *pgxpool.Config, count *h
 	cfg.ConnConfig.RuntimeParams["application_name"] = "fairlead replica reads"
 	cfg.ConnConfig.BuildContextWatcherHandler = like.ConnConfig.BuildContextWatcherHandler
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { inUTC(conn); return nil }
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: replica: %w", err)
 	}
@@ -84,7 +84,7 @@ func newReplica(url string, maxLag time.Duration, like *pgxpool.Config, count *h
 		maxLag = ReplicaLag
 	}
 	r := &replica{pool: pool, maxLag: maxLag, count: count, logger: logger, sent: map[int64]time.Time{}, began: time.Now(), over: make(chan struct{})}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(ctx)
 	r.stop = stop
 	go r.watch(ctx)
 	return r, nil
@@ -149,7 +149,7 @@ func (r *replica) look(ctx context.Context) {
 	}
 	if reason == "" {
 		if r.life == nil {
-			r.life, r.end = context.WithCancel(context.Background())
+			r.life, r.end = context.WithCancel(context.WithoutCancel(ctx))
 			r.logger.InfoContext(ctx, "reads go to the replica")
 		}
 		r.told = false
