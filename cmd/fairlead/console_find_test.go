@@ -13,6 +13,7 @@ import (
 
 // TestConsoleFinds searches, makes, chooses and asks on every screen: what item an operator looks for, and what is done about it.
 func TestConsoleFinds(t *testing.T) {
+	t.Parallel()
 	chromiumPath(t) // Where there is none, nothing else is started.
 	s := startScene(t)
 	b := openBrowser(t, s.url)
