@@ -11,8 +11,8 @@ FAILOVERS ?= 100
 # How much longer than a fault the servers may pause.
 PAUSE ?= 1s
 TESTTIMEOUT ?= 30m
-# The package that takes longest begins first, lest it end alone.
-PACKAGES ?= ./internal/sim ./...
+# The packages that take longest begin first, lest they end alone.
+PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres ./...
 # What has tests that FAIRLEAD_TORTURE makes long or strict.
 LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
 	./redisclient/... ./saga/...
@@ -79,9 +79,8 @@ topology: ## three servers behind a proxy, as processes: kill one, stop one, che
 	@$(MAKE) --no-print-directory build
 	scripts/topology.sh $(ARGS)
 
-cross: ## check that it compiles for macOS and Windows
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build ./...
-	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go build ./...
+cross: ## check the types of all packages for macOS and Windows
+	go run ./scripts/typecheck darwin/arm64 windows/amd64
 
 site: ## build the documentation as a static site in bin/site (needs npm)
 	scripts/site.sh

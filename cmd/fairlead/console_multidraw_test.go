@@ -53,6 +53,7 @@ func multidrawDocument(t *testing.T, random *rand.Rand, spec multidraw.Spec, cou
 // TestMultidrawVerifiersAgree gives proofs of multi-draws, true ones and altered ones, to the verifier in the browser and to that of
 // fairlead verify. Among them are draws that refuse a third of all words, numbers that no double holds, and every width of saved draws.
 func TestMultidrawVerifiersAgree(t *testing.T) {
+	t.Parallel()
 	b := openBrowser(t, assetHost(t))
 	b.visit("/")
 	seed := rand.Uint64()

@@ -20,6 +20,7 @@ import (
 // TestConsoleRescues does in a browser what an operator does about things that don't get on by themselves: each is left as a
 // crash would leave it, and ended by the button that is there for it.
 func TestConsoleRescues(t *testing.T) {
+	t.Parallel()
 	chromiumPath(t) // Where there is none, nothing else is started.
 	s := startScene(t)
 	b := openBrowser(t, s.url)

@@ -21,6 +21,7 @@ import (
 // TestConsoleInTrouble has an open console whose server has lost its database, whose request gets no answer, whose auction has no server,
 // and whose server drains.
 func TestConsoleInTrouble(t *testing.T) {
+	t.Parallel()
 	proxy, through := wire.Through(t, pgtest.Server(t).URL(), wire.Options{})
 	s, server, start := startProcess(t, through)
 	s.account("shop", 0)

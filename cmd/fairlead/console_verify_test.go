@@ -25,6 +25,7 @@ const agreeVariable = "FAIRLEAD_TORTURE"
 // TestVerifiersAgree gives the same documents to the verifier in the browser and to the one of fairlead verify: true ones, ones
 // altered in a byte, and ones altered in a way that a person would try. They agree on each.
 func TestVerifiersAgree(t *testing.T) {
+	t.Parallel()
 	chromiumPath(t)
 	n := 150
 	if os.Getenv(agreeVariable) != "" {

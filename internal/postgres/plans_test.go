@@ -221,7 +221,7 @@ func manyRows() int {
 	if os.Getenv("FAIRLEAD_TORTURE") != "" {
 		return 100_000
 	}
-	return 20_000
+	return 6_000
 }
 
 // pointIndexes are the indexes by which hot statements find rows, each with the columns that a condition must name, lest it

@@ -222,14 +222,16 @@ func (e *env) snapshot() map[string]string {
 	if len(tables) < 10 {
 		e.t.Fatalf("only %d tables are looked at", len(tables))
 	}
-	out := map[string]string{}
-	for _, table := range tables {
-		name := pgx.Identifier{table}.Sanitize()
-		var digest string
-		must(e.t, conn.QueryRow(e.t.Context(),
-			`SELECT count(*) || ' rows, ' || coalesce(md5(string_agg(r::text, ';' ORDER BY r::text)), '') FROM `+name+` r`).Scan(&digest))
-		out[table] = digest
+	for i, table := range tables {
+		tables[i] = fmt.Sprintf(`SELECT '%s', count(*) || ' rows, ' || coalesce(md5(string_agg(r::text, ';' ORDER BY r::text)), '') FROM %s r`,
+			table, pgx.Identifier{table}.Sanitize())
 	}
+	out := map[string]string{}
+	rows, err = conn.Query(e.t.Context(), strings.Join(tables, " UNION ALL "), pgx.QueryExecModeSimpleProtocol)
+	must(e.t, err)
+	var table, digest string
+	_, err = pgx.ForEachRow(rows, []any{&table, &digest}, func() error { out[table] = digest; return nil })
+	must(e.t, err)
 	return out
 }
 
