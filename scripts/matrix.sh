@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs tests on several versions of PostgreSQL.
 #
-#   scripts/matrix.sh [VERSION…]          the whole suite, with the race detector,
-#                                         on one version after the other
+#   scripts/matrix.sh [VERSION…]          the whole suite, without the race detector
+#                                         (RACE=-race: with it), on one version after
+#                                         the other
 #   scripts/matrix.sh --quick [VERSION…]  the packages that speak to a database,
-#                                         without it, without servers of a test's
-#                                         own, two versions side by side
+#                                         without servers of a test's own, two
+#                                         versions side by side
 #   scripts/matrix.sh --brief [VERSION…]  the same; only the tests of what differs
 #                                         from version to version (see versioned
 #                                         below), those of internal/postgres also
@@ -75,16 +76,16 @@ on() {
 	[ -z "$brief" ] || go test -timeout 30m -run "$versioned" -skip 'Plans/(custom|stale_true)' ./internal/postgres
 }
 
-race=-race short='' packages=./... brief=
+race=${RACE-} short='' packages=./... brief='' whole=yes failed=''
 others="./internal/pgkit ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
 case ${1:-} in
 --quick)
 	shift
-	race='' short='-short -skip AgainstModel' packages="./internal/postgres $others"
+	race='' whole='' short='-short -skip AgainstModel' packages="./internal/postgres $others"
 	;;
 --brief)
 	shift
-	race='' short="-short -run $versioned" packages=$others brief=yes
+	race='' whole='' short="-short -run $versioned" packages=$others brief=yes
 	;;
 esac
 [ $# -gt 0 ] || set -- 14 16 17 18
@@ -92,16 +93,14 @@ esac
 for version; do
 	install "$version"
 done
-if [ -n "$race" ]; then
-	for version; do
-		echo "matrix: PostgreSQL $version"
-		on "$version"
-	done
-	exit
-fi
+for version; do
+	[ -n "$whole" ] || break
+	echo "matrix: PostgreSQL $version"
+	on "$version" || failed="$failed $version"
+	shift
+done
 log=$(mktemp -d)
 trap 'rm -rf "$log"' EXIT
-failed=
 # finish VERSION PID: shows what the tests said.
 finish() {
 	wait "$2" || failed="$failed $1"
