@@ -119,7 +119,7 @@ func (h *house) freshServer(ctx context.Context, o *options, what string, length
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.fill(ctx, freshAccounts); err != nil {
+	if err := s.fill(ctx, freshAccounts, openingBalance); err != nil {
 		return nil, err
 	}
 	var (

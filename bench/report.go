@@ -44,6 +44,7 @@ type Results struct {
 	Fresh     []FreshTurn    `json:"fresh"`
 	Batches   []BatchTurn    `json:"batches"`
 	Snapshots []SnapshotTurn `json:"snapshots"`
+	TBPerf    TBPerf         `json:"tbperf"`
 	Locks     []LockTurn     `json:"locks"`
 	Claims    []ClaimTurn    `json:"claims"`
 	Draws     []DrawTurn     `json:"draws"`
@@ -276,6 +277,7 @@ func (r *Results) judge(out *printer) bool {
 	}
 	r.judgeBids()
 	r.judgeBatches()
+	r.judgeTBPerf()
 	r.judgeMixes()
 	r.judgeFresh()
 	r.judgeSnapshots()
