@@ -63,6 +63,8 @@ type options struct {
 	batchPairs     int
 	snapshotPairs  int
 	snapshotAfter  time.Duration
+	tailsPairs     int
+	tailsMeasure   time.Duration
 	tbperfPairs    int
 	tbperfAccounts int
 	sagaPairs      int
@@ -136,12 +138,14 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.batchPairs, "batch-pairs", 3, "turns of each way to send commands in batches")
 	f.IntVar(&o.snapshotPairs, "snapshot-pairs", 1, "turns with and without a long snapshot")
 	f.DurationVar(&o.snapshotAfter, "snapshot-after", 3*time.Minute, "load under a long snapshot before what is measured")
+	f.IntVar(&o.tailsPairs, "tails-pairs", 1, "turns of tails")
+	f.DurationVar(&o.tailsMeasure, "tails-measure", 5*time.Minute, "measured part of each turn of tails")
 	f.IntVar(&o.tbperfPairs, "tbperf-pairs", 3, "turns of tb-perf's case on each side")
 	f.IntVar(&o.tbperfAccounts, "tbperf-accounts", 100_000, "accounts of tb-perf's case (up to 100,000)")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -158,7 +162,7 @@ func parseOptions(args []string) (*options, error) {
 		o.mixPairs, o.mixWarmup, o.mixMeasure = 1, 500*time.Millisecond, 2*time.Second
 		o.freshWindow, o.freshLater = 3*time.Second, 8*time.Second
 		o.batchPairs, o.snapshotAfter = 1, 10*time.Second
-		o.tbperfPairs, o.tbperfAccounts = 1, 10_000
+		o.tbperfPairs, o.tbperfAccounts, o.tailsMeasure = 1, 10_000, 10*time.Second
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -178,6 +182,8 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--tbperf-pairs must be positive, and --tbperf-accounts from 2 to 100000")
 	case o.only == onlyTBPerf && (o.productBinary == "" || o.databaseURL != ""):
 		return nil, errors.New("--only tbperf needs --product, and a private PostgreSQL to which it can add a standby")
+	case o.tailsPairs < 1 || o.tailsMeasure < time.Second:
+		return nil, errors.New("--tails-pairs must be positive, and --tails-measure a second at least")
 	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
 		return nil, errors.New("--fresh-window must be a second at least, and --fresh-later no shorter")
 	case o.lockProcesses < 1 || o.lockProcesses > contenders:
@@ -206,10 +212,11 @@ const (
 	onlyBatches   = "batches"
 	onlySnapshot  = "snapshot"
 	onlyTBPerf    = "tbperf"
+	onlyTails     = "tails"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -348,6 +355,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printSnapshots(out)
 	}
+	if o.wants(onlyTails) {
+		if err := h.tails(ctx, o, results); err != nil {
+			return err
+		}
+		results.printTails(out)
+	}
 	return nil
 }
 
@@ -364,6 +377,7 @@ func (o *options) describe() map[string]any {
 		"mix_pairs": o.mixPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
 		"fresh_pairs": o.freshPairs, "fresh_window_s": o.freshWindow.Seconds(), "fresh_later_s": o.freshLater.Seconds(),
 		"batch_pairs": o.batchPairs, "snapshot_pairs": o.snapshotPairs, "snapshot_after_s": o.snapshotAfter.Seconds(),
+		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(),
 		"tbperf_pairs": o.tbperfPairs, "tbperf_accounts": o.tbperfAccounts,
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}

@@ -45,6 +45,7 @@ type Results struct {
 	Batches   []BatchTurn    `json:"batches"`
 	Snapshots []SnapshotTurn `json:"snapshots"`
 	TBPerf    TBPerf         `json:"tbperf"`
+	Tails     []TailTurn     `json:"tails"`
 	Locks     []LockTurn     `json:"locks"`
 	Claims    []ClaimTurn    `json:"claims"`
 	Draws     []DrawTurn     `json:"draws"`
@@ -281,6 +282,7 @@ func (r *Results) judge(out *printer) bool {
 	r.judgeMixes()
 	r.judgeFresh()
 	r.judgeSnapshots()
+	r.judgeTails()
 	r.judgeLocks()
 	r.judgeClaims()
 	r.judgeDraws()
