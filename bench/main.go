@@ -54,6 +54,7 @@ type options struct {
 	drawCount      int
 	drawMeasure    time.Duration
 	mixPairs       int
+	mixNames       string
 	mixWarmup      time.Duration
 	mixMeasure     time.Duration
 	freshWindow    time.Duration
@@ -129,6 +130,7 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.drawCount, "draw-count", 1_000_000, "draws of a saved multi-draw (up to 1,000,000)")
 	f.DurationVar(&o.drawMeasure, "draw-measure", time.Second, "length of each turn of draws")
 	f.IntVar(&o.mixPairs, "mix-pairs", 3, "turns of each mix")
+	f.StringVar(&o.mixNames, "mix-names", "", "only the mixes whose names match this regular expression")
 	f.DurationVar(&o.mixWarmup, "mix-warmup", time.Second, "unmeasured beginning of each turn of a mix")
 	f.DurationVar(&o.mixMeasure, "mix-measure", 4*time.Second, "measured part of each turn of a mix")
 	f.IntVar(&o.freshPairs, "fresh-pairs", 1, "turns on fresh databases")

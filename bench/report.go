@@ -41,6 +41,7 @@ type Results struct {
 	Open      []TransferTurn `json:"transfers_open_loop"`
 	Bids      []BidTurn      `json:"bids"`
 	Mixes     []MixTurn      `json:"mixes"`
+	Closings  []ClosingTurn  `json:"closings"`
 	Fresh     []FreshTurn    `json:"fresh"`
 	Batches   []BatchTurn    `json:"batches"`
 	Snapshots []SnapshotTurn `json:"snapshots"`
