@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -168,7 +169,7 @@ func (s *side) freshPurchases(ctx context.Context) (func() []byte, load.Check, e
 	return next, wantCreated, err
 }
 
-// purchases are those of the accounts in turn, in a new campaign.
+// purchases are those of the accounts in turn, from any of them on, in a new campaign.
 func (s *side) purchases(ctx context.Context, accounts int) (func() []byte, error) {
 	var campaign struct {
 		ID string `json:"id"`
@@ -188,13 +189,13 @@ func (s *side) purchases(ctx context.Context, accounts int) (func() []byte, erro
 	template := load.NewTemplate(path+"/purchases", s.key, body)
 	at := template.BodyOffset(body) + len(`{"account":"acc-`)
 	digits := len(accountID(0)) - len("acc-")
-	sent := 0
+	sent, first := 0, rand.IntN(accounts) //nolint:gosec // Load needs no secrecy.
 	return func() []byte {
 		if sent == 1_000_000 {
 			return nil
 		}
 		request := template.Next()
-		load.PutDecimal(request[at:at+digits], sent%accounts)
+		load.PutDecimal(request[at:at+digits], (first+sent)%accounts)
 		sent++
 		return request
 	}, nil

@@ -53,6 +53,9 @@ func (r *Results) printMixes(out *printer) {
 		figure := func(f func(MixTurn) float64) []float64 {
 			return pick(r.Mixes, func(t MixTurn) bool { return t.Mix == m.name }, f)
 		}
+		if len(figure(func(MixTurn) float64 { return 0 })) == 0 {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%.0f", m.name,
 			spread(figure(func(t MixTurn) float64 { return t.PerSecond }), "%.0f"),
 			spread(figure(func(t MixTurn) float64 { return t.P50MS }), "%.2f"),
@@ -60,11 +63,17 @@ func (r *Results) printMixes(out *printer) {
 			median(figure(func(t MixTurn) float64 { return float64(t.Refused) }))))
 	}
 	out.table(lines)
+	if len(r.Closings) == 0 {
+		return
+	}
 	out.printf("\nBids while a round of %v bidders closes, the same closed loop. Longest pauses between answers.\n", r.Options["accounts"])
 	lines = []string{"\tper second\tms, until its end\tms, from its end on\tms without an accepted bid\tclosed after ms"}
 	for _, what := range closings() {
 		figure := func(f func(ClosingTurn) float64) []float64 {
 			return pick(r.Closings, func(t ClosingTurn) bool { return t.What == what }, f)
+		}
+		if len(figure(func(ClosingTurn) float64 { return 0 })) == 0 {
+			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", what,
 			spread(figure(func(t ClosingTurn) float64 { return t.PerSecond }), "%.0f"),
