@@ -135,7 +135,7 @@ func (h *house) tbperfTurn(ctx context.Context, o *options, s *tbperfSide) (*TBP
 		}
 		answered := r.PerSecond() * float64(s.each)
 		if answered < tbperfSustained*rate {
-			slog.Debug("tb-perf: not sustained", "side", s.name, "rate", rate, "answered", answered)
+			slog.Info("tb-perf: not sustained", "side", s.name, "rate", rate, "answered", answered)
 			rate *= tbperfStep
 			continue
 		}
