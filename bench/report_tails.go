@@ -22,8 +22,10 @@ type TailTurn struct {
 	Slowest []SlowSecond `json:"slowest_seconds"`
 }
 
-// SlowSecond is what was due in one second of a turn, and what was done in it. Vacuum is what autovacuum was at.
+// SlowSecond is what was due in one second of a turn, and what was done from From, since when latencies had grown, to its end. Vacuum is
+// what autovacuum was at. BusySeconds are of all processors, whoever used them, and DiskSeconds what they idled while somebody waited for the disk.
 type SlowSecond struct {
+	From    int     `json:"from_s"`
 	At      int     `json:"at_s"`
 	Due     int64   `json:"due"`
 	P50MS   float64 `json:"p50_ms"`
@@ -31,7 +33,9 @@ type SlowSecond struct {
 	WorstMS float64 `json:"worst_ms"`
 	Did     Did     `json:"postgresql"`
 	Usage
-	Vacuum string `json:"vacuum,omitempty"`
+	BusySeconds float64 `json:"busy_cpu_s"`
+	DiskSeconds float64 `json:"disk_wait_s"`
+	Vacuum      string  `json:"vacuum,omitempty"`
 }
 
 const mib = 1 << 20
@@ -61,10 +65,13 @@ func (r *Results) printTails(out *printer) {
 		out.printf("\nTurn %d, %s: PostgreSQL wrote %.0f MiB to its log with %.0f full pages, began %.0f checkpoints (%.0f pages, %.1f s of writing, %.1f s of syncing), "+
 			"and vacuumed %.0f tables and analyzed %.0f by itself. The slowest seconds:\n",
 			i+1, t.What, d.WALBytes/mib, d.WALPages, d.Checkpoints, d.CheckpointPages, d.CheckpointSeconds, d.CheckpointSyncs, d.Vacuums, d.Analyzes)
-		lines := []string{"at s\tdue\tp50 ms\tp99 ms\tworst ms\tlog MiB\tfull pages\tcheckpoints\tpages\tserver CPU s\tdatabase\tautovacuum"}
+		lines := []string{"at s\tdue\tp50 ms\tp99 ms\tworst ms\tgrown since s\tlog MiB\tfull pages\tcheckpoints\tpages\tserver CPU s a second\tdatabase\tgenerator\tothers\tdisk wait\tautovacuum"}
 		for _, s := range t.Slowest {
-			lines = append(lines, fmt.Sprintf("%d\t%d\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%s", s.At, s.Due, s.P50MS, s.P99MS, s.WorstMS,
-				s.Did.WALBytes/mib, s.Did.WALPages, s.Did.Checkpoints, s.Did.CheckpointPages, s.ServerSeconds, s.StoreSeconds, s.Vacuum))
+			long := float64(s.At - s.From + 1)
+			others := s.BusySeconds - s.ServerSeconds - s.StoreSeconds - s.GeneratorSeconds
+			lines = append(lines, fmt.Sprintf("%d\t%d\t%.2f\t%.2f\t%.2f\t%d\t%.1f\t%.0f\t%.0f\t%.0f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%s", s.At, s.Due, s.P50MS, s.P99MS, s.WorstMS,
+				s.From, s.Did.WALBytes/mib, s.Did.WALPages, s.Did.Checkpoints, s.Did.CheckpointPages, s.ServerSeconds/long, s.StoreSeconds/long,
+				s.GeneratorSeconds/long, others/long, s.DiskSeconds/long, s.Vacuum))
 		}
 		out.table(lines)
 	}

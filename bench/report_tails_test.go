@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -41,28 +42,39 @@ func TestJudgeTails(t *testing.T) {
 	}
 }
 
-// TestSlowestSeconds gives each second its own latencies and what was done in it, slowest first.
+// TestSlowestSeconds lets latencies grow twice, in one second and over three, and falls back in between.
 func TestSlowestSeconds(t *testing.T) {
 	t.Parallel()
+	latencies := []int{2, 2, 50, 40, 30, 20, 2, 2, 10, 20, 30, 25, 2, 90} // The last second was not seen to its end.
 	r := &load.Result{}
 	var seen []sighting
-	for i := range 2 * tailsSlowest {
+	for i, latency := range latencies {
 		h := hdrhistogram.New(1, int64(time.Minute), 3)
-		if err := h.RecordValue(int64((i + 1) * int(time.Millisecond))); err != nil {
+		if err := h.RecordValue(int64(latency * int(time.Millisecond))); err != nil {
 			t.Fatal(err)
 		}
 		r.Seconds = append(r.Seconds, h)
-		seen = append(seen, sighting{did: Did{WALBytes: float64(i * i)}, used: usage{server: float64(i)}})
-	}
-	// The last second was not seen to its end.
-	slow := slowest(r, seen)
-	if len(slow) != tailsSlowest {
-		t.Fatalf("%d seconds", len(slow))
-	}
-	for i, s := range slow {
-		at := 2*tailsSlowest - 2 - i
-		if s.At != at || s.Due != 1 || s.Did.WALBytes != float64(2*at+1) || s.ServerSeconds != 1 || s.P99MS < float64(at+1) || s.P99MS > float64(at+1)*1.01 {
-			t.Errorf("%d: %+v, want second %d", i, s, at)
+		at := sighting{did: Did{WALBytes: float64(i)}, used: usage{server: float64(i)}, busy: float64(2 * i), waiting: float64(3 * i)}
+		if i == 9 {
+			at.vacuum = "a table"
 		}
+		seen = append(seen, at)
+	}
+	slow := slowest(r, seen)
+	if len(slow) != 2 {
+		t.Fatalf("%d seconds: %+v", len(slow), slow)
+	}
+	for i, want := range []struct {
+		at, from int
+		vacuum   string
+	}{{2, 1, ""}, {10, 7, "a table"}} {
+		s, long := slow[i], float64(want.at-want.from+1)
+		if s.At != want.at || s.From != want.from || s.Due != 1 || s.Vacuum != want.vacuum || s.Did.WALBytes != long || s.ServerSeconds != long ||
+			s.BusySeconds != 2*long || s.DiskSeconds != 3*long || math.Abs(s.P99MS-float64(latencies[want.at])) > 0.5 {
+			t.Errorf("%d: %+v, want %+v", i, s, want)
+		}
+	}
+	if slowest(r, seen[:1]) != nil {
+		t.Error("a second that was not seen to its end is told")
 	}
 }

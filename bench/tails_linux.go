@@ -8,13 +8,17 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/bench/load"
 )
 
-// tailsSlowest is how many of the slowest seconds are told.
-const tailsSlowest = 10
+// tailsSlowest is how many of the slowest seconds are told, and tailsApart how far apart they are at least.
+const (
+	tailsSlowest = 10
+	tailsApart   = 5
+)
 
 // tails runs bids and transfers at half of what a closed loop reached just before, for long enough that checkpoints and autovacuum come.
 func (h *house) tails(ctx context.Context, o *options, results *Results) error {
@@ -96,19 +100,38 @@ func (s *side) watchedOpen(ctx context.Context, o *options, rate float64, next f
 	return r, watch.seen, errors.Join(<-done, err)
 }
 
-// slowest are the seconds whose p99 was highest, with what was done in them.
+// slowest are the seconds whose p99 was highest, and what was done from where latencies began to grow to that second. Seconds beside a
+// slower one are left out: in an open loop they are of the same cause.
 func slowest(r *load.Result, seen []sighting) []SlowSecond {
+	seconds := min(len(r.Seconds), len(seen)-1)
+	quantile := func(second int, q float64) float64 { return ms(time.Duration(r.Seconds[second].ValueAtQuantile(q))) }
+	order := make([]int, max(seconds, 0))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(quantile(b, 99), quantile(a, 99)) })
 	var all []SlowSecond
-	for i, latencies := range r.Seconds {
-		if latencies.TotalCount() == 0 || i+1 >= len(seen) {
+	for _, at := range order {
+		beside := slices.ContainsFunc(all, func(s SlowSecond) bool { return max(at-s.At, s.At-at) < tailsApart })
+		if beside || len(all) == tailsSlowest {
 			continue
 		}
-		quantile := func(q float64) float64 { return ms(time.Duration(latencies.ValueAtQuantile(q))) }
+		from := at
+		for from > 0 && quantile(from-1, 99) < quantile(from, 99) {
+			from--
+		}
+		before, after := seen[from], seen[at+1]
+		var vacuums []string
+		for _, s := range seen[from : at+2] {
+			if s.vacuum != "" && !slices.Contains(vacuums, s.vacuum) {
+				vacuums = append(vacuums, s.vacuum)
+			}
+		}
 		all = append(all, SlowSecond{
-			At: i, Due: latencies.TotalCount(), P50MS: quantile(50), P99MS: quantile(99), WorstMS: quantile(100),
-			Did: seen[i+1].did.since(seen[i].did), Usage: seen[i+1].used.since(seen[i].used), Vacuum: cmp.Or(seen[i+1].vacuum, seen[i].vacuum),
+			From: from, At: at, Due: r.Seconds[at].TotalCount(), P50MS: quantile(at, 50), P99MS: quantile(at, 99), WorstMS: quantile(at, 100),
+			Did: after.did.since(before.did), Usage: after.used.since(before.used), Vacuum: strings.Join(vacuums, "; "),
+			BusySeconds: after.busy - before.busy, DiskSeconds: after.waiting - before.waiting,
 		})
 	}
-	slices.SortFunc(all, func(a, b SlowSecond) int { return cmp.Compare(b.P99MS, a.P99MS) })
-	return all[:min(len(all), tailsSlowest)]
+	return all
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,6 +37,8 @@ type sighting struct {
 	did    Did
 	used   usage
 	vacuum string // what autovacuum was at
+	// Of all processors, in seconds: in use by anybody, and idle while somebody waits for the disk.
+	busy, waiting float64
 }
 
 // watch looks each second at what PostgreSQL and a side's server do, on a connection of its own.
@@ -76,6 +80,9 @@ func (w *watch) look(ctx context.Context) (err error) {
 	if at.used, err = w.s.usage(); err != nil {
 		return err
 	}
+	if at.busy, at.waiting, err = processors(); err != nil {
+		return err
+	}
 	w.seen = append(w.seen, at)
 	return nil
 }
@@ -97,6 +104,28 @@ func (w *watch) run(ctx context.Context, from time.Time, over <-chan struct{}) e
 		}
 		timer.Reset(time.Until(from.Add(time.Duration(len(w.seen)) * time.Second)))
 	}
+}
+
+// processors adds up what all processors of the machine have done so far.
+func processors() (busy, waiting float64, err error) {
+	const idle, disk = 3, 4 // Of user, nice, system, idle, iowait, irq, softirq and steal.
+	line, _, _ := strings.Cut(readAll("/proc/stat"), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 {
+		return 0, 0, fmt.Errorf("the processors' times are %q", line)
+	}
+	for i, field := range fields[1:9] {
+		ticks, err := strconv.ParseFloat(field, 64)
+		switch {
+		case err != nil:
+			return 0, 0, fmt.Errorf("read the processors' times: %w", err)
+		case i == disk:
+			waiting = ticks / clockTicks
+		case i != idle:
+			busy += ticks / clockTicks
+		}
+	}
+	return busy, waiting, nil
 }
 
 func (w *watch) close(ctx context.Context) error { return w.conn.Close(ctx) }
