@@ -16,6 +16,7 @@ type TailTurn struct {
 
 	What    string       `json:"what"`
 	Peak    float64      `json:"closed_loop_per_second"`
+	PeakP50 float64      `json:"closed_loop_p50_ms"`
 	P9999MS float64      `json:"p9999_ms"`
 	WorstMS float64      `json:"worst_ms"`
 	Did     Did          `json:"postgresql"`
@@ -81,9 +82,11 @@ func (r *Results) tailFigures(what string, figure func(TailTurn) float64) []floa
 	return pick(r.Tails, func(t TailTurn) bool { return t.What == what }, figure)
 }
 
-// judgeTails compares within a turn: its median is of the same minutes.
+// judgeTails compares within a turn: its median is of the same minutes. A median above the one at the peak is that of a queue, and no
+// measure for anything.
 func (r *Results) judgeTails() {
 	for _, what := range []string{batchBids, batchTransfers} {
+		r.verdict("p50 of "+what+" at half the peak, that at the peak over it, within a turn", median(r.tailFigures(what, func(t TailTurn) float64 { return t.PeakP50 / t.P50MS })), 1, 1)
 		for _, v := range []struct {
 			name     string
 			required float64

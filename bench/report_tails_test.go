@@ -18,20 +18,21 @@ import (
 func TestJudgeTails(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name      string
-		p99, p999 float64
-		pass      bool
+		name            string
+		peak, p99, p999 float64
+		pass            bool
 	}{
-		{"both", 12, 30, true},
-		{"a p99 above six times the p50", 12.1, 30, false},
-		{"a p99.9 above fifteen times the p50", 12, 30.1, false},
+		{"all", 2, 12, 30, true},
+		{"a p50 above that at the peak", 1.9, 12, 30, false},
+		{"a p99 above six times the p50", 2, 12.1, 30, false},
+		{"a p99.9 above fifteen times the p50", 2, 12, 30.1, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			turn := func(what string, p99, p999 float64) TailTurn {
-				return TailTurn{What: what, TransferTurn: TransferTurn{Answers: 1, P50MS: 2, P99MS: p99, P999MS: p999}, Slowest: []SlowSecond{{At: 7, Vacuum: "of hands"}}}
+			turn := func(what string, peak, p99, p999 float64) TailTurn {
+				return TailTurn{What: what, PeakP50: peak, TransferTurn: TransferTurn{Answers: 1, P50MS: 2, P99MS: p99, P999MS: p999}, Slowest: []SlowSecond{{At: 7, Vacuum: "of hands"}}}
 			}
-			r := &Results{Options: map[string]any{}, Tails: []TailTurn{turn(batchBids, 2, 2), turn(batchTransfers, tc.p99, tc.p999)}}
+			r := &Results{Options: map[string]any{}, Tails: []TailTurn{turn(batchBids, 2, 2, 2), turn(batchTransfers, tc.peak, tc.p99, tc.p999)}}
 			var out bytes.Buffer
 			p := &printer{w: &out}
 			r.printTails(p)

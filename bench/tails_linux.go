@@ -75,7 +75,7 @@ func (s *side) tailTurn(ctx context.Context, o *options, what string) (*TailTurn
 			Side: s.name, Rate: rate, Connections: openConnections, Answers: r.Answers, PerSecond: r.PerSecond(),
 			P50MS: ms(r.Quantile(50)), P99MS: ms(r.Quantile(99)), P999MS: ms(r.Quantile(99.9)), Usage: last.used.since(first.used),
 		},
-		What: what, Peak: peak.PerSecond(), P9999MS: ms(r.Quantile(99.99)), WorstMS: ms(r.Quantile(100)), Did: last.did.since(first.did),
+		What: what, Peak: peak.PerSecond(), PeakP50: ms(peak.Quantile(50)), P9999MS: ms(r.Quantile(99.99)), WorstMS: ms(r.Quantile(100)), Did: last.did.since(first.did),
 		Slowest: slowest(r, seen),
 	}, s.requireTotal(ctx)
 }
