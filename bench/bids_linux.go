@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -79,12 +80,18 @@ func (s *side) openAuction(ctx context.Context, accounts int) error {
 
 // newBidding opens an auction in which nobody has bid.
 func (s *side) newBidding(ctx context.Context, order []int) (*bidding, error) {
-	in := map[string]any{
-		"title": "hot", "currency": currency, "seller": beneficiary,
-		"rounds":  []any{map[string]any{"winners": auctionWinners, "duration": auctionRound}},
-		"min_bid": 1, "min_increment": 1, "cooldown": "0s", "unique_amounts": true,
+	return s.openBidding(ctx, order, map[string]any{
+		"rounds":     []any{map[string]any{"winners": auctionWinners, "duration": auctionRound}},
 		"anti_snipe": map[string]any{"window": "30s", "extension": "30s", "max_extensions": 10},
+	})
+}
+
+// openBidding is newBidding with rounds, and further settings, of one's own.
+func (s *side) openBidding(ctx context.Context, order []int, settings map[string]any) (*bidding, error) {
+	in := map[string]any{
+		"title": "hot", "currency": currency, "seller": beneficiary, "min_bid": 1, "min_increment": 1, "cooldown": "0s", "unique_amounts": true,
 	}
+	maps.Copy(in, settings)
 	var auction struct {
 		ID string `json:"id"`
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -119,7 +120,7 @@ func (h *house) freshServer(ctx context.Context, o *options, what string, length
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.fill(ctx, freshAccounts); err != nil {
+	if err := s.fill(ctx, freshAccounts, openingBalance); err != nil {
 		return nil, err
 	}
 	var (
@@ -164,6 +165,12 @@ func (s *side) freshBids(ctx context.Context) (func() []byte, load.Check, error)
 
 // freshPurchases are those of any position of a campaign that is too large to be sold out.
 func (s *side) freshPurchases(ctx context.Context) (func() []byte, load.Check, error) {
+	next, err := s.purchases(ctx, freshAccounts)
+	return next, wantCreated, err
+}
+
+// purchases are those of the accounts in turn, from any of them on, in a new campaign.
+func (s *side) purchases(ctx context.Context, accounts int) (func() []byte, error) {
 	var campaign struct {
 		ID string `json:"id"`
 	}
@@ -172,27 +179,26 @@ func (s *side) freshPurchases(ctx context.Context) (func() []byte, load.Check, e
 		"beneficiary": beneficiary, "prizes": []any{map[string]any{"name": "first", "quantity": 1}},
 	}
 	if err := s.call(ctx, http.MethodPost, "/v1/campaigns", in, http.StatusCreated, &campaign); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	path := "/v1/campaigns/" + campaign.ID
 	if err := s.call(ctx, http.MethodPost, path+"/publish", map[string]any{}, http.StatusOK, nil); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	body := fmt.Sprintf(`{"account":%q}`, accountID(0))
 	template := load.NewTemplate(path+"/purchases", s.key, body)
 	at := template.BodyOffset(body) + len(`{"account":"acc-`)
 	digits := len(accountID(0)) - len("acc-")
-	sent := 0
-	next := func() []byte {
+	sent, first := 0, rand.IntN(accounts) //nolint:gosec // Load needs no secrecy.
+	return func() []byte {
 		if sent == 1_000_000 {
 			return nil
 		}
 		request := template.Next()
-		load.PutDecimal(request[at:at+digits], sent%freshAccounts)
+		load.PutDecimal(request[at:at+digits], (first+sent)%accounts)
 		sent++
 		return request
-	}
-	return next, wantCreated, nil
+	}, nil
 }
 
 // locks acquires a key that nobody wants, one of so many in turn, and releases it once the answer has come.

@@ -55,6 +55,7 @@ type house struct {
 	keepDir  bool
 	admin    *pgx.Conn
 	postgres *localpg.Instance
+	standby  *localpg.Instance // nil but while something is measured with one
 	pgPID    int
 	redis    *redisserver.Server
 	etcd     *etcdserver.Server
@@ -103,7 +104,7 @@ func open(ctx context.Context, o *options) (h *house, err error) {
 // startSides starts the servers, in the order in which they take their turns.
 func (h *house) startSides(ctx context.Context, o *options, serverURL, key string) error {
 	h.productOptions = strings.Fields(o.productOptions)
-	if o.only == onlyLocks || o.only == onlyClaims || o.only == onlySagas || o.only == onlyFresh {
+	if o.only == onlyLocks || o.only == onlyClaims || o.only == onlySagas || o.only == onlyFresh || o.only == onlyTBPerf {
 		return nil
 	}
 	if o.productBinary != "" {
@@ -111,7 +112,7 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 			return err
 		}
 	}
-	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlySnapshot {
+	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlySnapshot || o.only == onlyTails {
 		return nil
 	}
 	if o.beforeBinary != "" {
@@ -258,6 +259,9 @@ func (h *house) close(ctx context.Context) error {
 	}
 	if h.etcd != nil {
 		failures = append(failures, h.etcd.Stop())
+	}
+	if h.standby != nil {
+		failures = append(failures, h.standby.Stop(ctx))
 	}
 	if h.admin != nil {
 		failures = append(failures, h.admin.Close(ctx))

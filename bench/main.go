@@ -54,6 +54,7 @@ type options struct {
 	drawCount      int
 	drawMeasure    time.Duration
 	mixPairs       int
+	mixNames       string
 	mixWarmup      time.Duration
 	mixMeasure     time.Duration
 	freshWindow    time.Duration
@@ -63,6 +64,10 @@ type options struct {
 	batchPairs     int
 	snapshotPairs  int
 	snapshotAfter  time.Duration
+	tailsPairs     int
+	tailsMeasure   time.Duration
+	tbperfPairs    int
+	tbperfAccounts int
 	sagaPairs      int
 	sagaWarmup     time.Duration
 	sagaMeasure    time.Duration
@@ -125,6 +130,7 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.drawCount, "draw-count", 1_000_000, "draws of a saved multi-draw (up to 1,000,000)")
 	f.DurationVar(&o.drawMeasure, "draw-measure", time.Second, "length of each turn of draws")
 	f.IntVar(&o.mixPairs, "mix-pairs", 3, "turns of each mix")
+	f.StringVar(&o.mixNames, "mix-names", "", "only the mixes whose names match this regular expression")
 	f.DurationVar(&o.mixWarmup, "mix-warmup", time.Second, "unmeasured beginning of each turn of a mix")
 	f.DurationVar(&o.mixMeasure, "mix-measure", 4*time.Second, "measured part of each turn of a mix")
 	f.IntVar(&o.freshPairs, "fresh-pairs", 1, "turns on fresh databases")
@@ -134,10 +140,14 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.batchPairs, "batch-pairs", 3, "turns of each way to send commands in batches")
 	f.IntVar(&o.snapshotPairs, "snapshot-pairs", 1, "turns with and without a long snapshot")
 	f.DurationVar(&o.snapshotAfter, "snapshot-after", 3*time.Minute, "load under a long snapshot before what is measured")
+	f.IntVar(&o.tailsPairs, "tails-pairs", 1, "turns of tails")
+	f.DurationVar(&o.tailsMeasure, "tails-measure", 5*time.Minute, "measured part of each turn of tails")
+	f.IntVar(&o.tbperfPairs, "tbperf-pairs", 3, "turns of tb-perf's case on each side")
+	f.IntVar(&o.tbperfAccounts, "tbperf-accounts", 100_000, "accounts of tb-perf's case (up to 100,000)")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, mixes, fresh, snapshot, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -154,6 +164,7 @@ func parseOptions(args []string) (*options, error) {
 		o.mixPairs, o.mixWarmup, o.mixMeasure = 1, 500*time.Millisecond, 2*time.Second
 		o.freshWindow, o.freshLater = 3*time.Second, 8*time.Second
 		o.batchPairs, o.snapshotAfter = 1, 10*time.Second
+		o.tbperfPairs, o.tbperfAccounts, o.tailsMeasure = 1, 10_000, 10*time.Second
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -169,6 +180,12 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--draw-pairs and --draw-count must be positive, and the latter at most 1000000")
 	case o.sagaPairs < 1 || o.mixPairs < 1 || o.freshPairs < 1 || o.batchPairs < 1 || o.snapshotPairs < 1:
 		return nil, errors.New("--saga-pairs, --mix-pairs, --fresh-pairs, --batch-pairs and --snapshot-pairs must be positive")
+	case o.tbperfPairs < 1 || o.tbperfAccounts < 2 || o.tbperfAccounts > 100_000:
+		return nil, errors.New("--tbperf-pairs must be positive, and --tbperf-accounts from 2 to 100000")
+	case o.only == onlyTBPerf && (o.productBinary == "" || o.databaseURL != ""):
+		return nil, errors.New("--only tbperf needs --product, and a private PostgreSQL to which it can add a standby")
+	case o.tailsPairs < 1 || o.tailsMeasure < time.Second:
+		return nil, errors.New("--tails-pairs must be positive, and --tails-measure a second at least")
 	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
 		return nil, errors.New("--fresh-window must be a second at least, and --fresh-later no shorter")
 	case o.lockProcesses < 1 || o.lockProcesses > contenders:
@@ -196,10 +213,12 @@ const (
 	onlyFresh     = "fresh"
 	onlyBatches   = "batches"
 	onlySnapshot  = "snapshot"
+	onlyTBPerf    = "tbperf"
+	onlyTails     = "tails"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyMixes, onlyFresh, onlySnapshot, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -230,7 +249,7 @@ func run(ctx context.Context, args []string, w io.Writer) (err error) {
 	results.Machine.print(out)
 	for _, s := range house.sides {
 		slog.Info("filling accounts", "side", s.name, "accounts", o.accounts)
-		if err := s.fill(ctx, o.accounts); err != nil {
+		if err := s.fill(ctx, o.accounts, openingBalance); err != nil {
 			return fmt.Errorf("%s: fill accounts: %w", s.name, err)
 		}
 	}
@@ -314,6 +333,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printBatches(out)
 	}
+	if o.wants(onlyTBPerf) && o.productBinary != "" && o.beforeBinary == "" && h.postgres != nil {
+		if err := h.tbperf(ctx, o, results); err != nil {
+			return fmt.Errorf("tb-perf's case: %w", err)
+		}
+		results.printTBPerf(out)
+	}
 	if o.wants(onlyMixes) {
 		if err := h.mixes(ctx, o, results); err != nil {
 			return err
@@ -332,6 +357,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printSnapshots(out)
 	}
+	if o.wants(onlyTails) {
+		if err := h.tails(ctx, o, results); err != nil {
+			return err
+		}
+		results.printTails(out)
+	}
 	return nil
 }
 
@@ -348,6 +379,8 @@ func (o *options) describe() map[string]any {
 		"mix_pairs": o.mixPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
 		"fresh_pairs": o.freshPairs, "fresh_window_s": o.freshWindow.Seconds(), "fresh_later_s": o.freshLater.Seconds(),
 		"batch_pairs": o.batchPairs, "snapshot_pairs": o.snapshotPairs, "snapshot_after_s": o.snapshotAfter.Seconds(),
+		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(),
+		"tbperf_pairs": o.tbperfPairs, "tbperf_accounts": o.tbperfAccounts,
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}
 }

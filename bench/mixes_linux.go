@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 
 	"github.com/fairlead-dev/fairlead/bench/load"
 )
@@ -26,6 +27,7 @@ type mix struct {
 	name     string
 	against  string // the one that it is compared with, "" if none
 	required float64
+	timesP99 float64 // at most so many times the other's p99, 0 if that isn't compared
 	make     func(context.Context, *side, int) (*mixed, error)
 }
 
@@ -34,6 +36,7 @@ type mixed struct {
 	auctions []*bidding
 	sources  []func() []byte
 	check    load.Check // nil: the first auction's
+	refusals *bidding   // counts them, where it isn't the first auction
 }
 
 const (
@@ -42,6 +45,7 @@ const (
 	mixSeparateTransfers = "an auction and transfers, separate accounts"
 	mixTransfers         = "transfers alone"
 	mixLocks             = "locks over HTTP, a key each"
+	mixMany              = "1,000 auctions, 64 campaigns and transfers"
 )
 
 // mixes are all of them, in the order of their turns.
@@ -61,11 +65,16 @@ func mixes() []mix {
 			next, check := s.locks(mixKeys)
 			return &mixed{sources: []func() []byte{next}, check: check}, nil
 		}},
+		{name: mixMany, against: mixRaises, required: requiredMany, timesP99: requiredManyP99, make: manyTargets},
 	}
 }
 
 // mixes runs them in turn, pair after pair, each turn in auctions of its own, so that all begin alike.
 func (h *house) mixes(ctx context.Context, o *options, results *Results) error {
+	only, err := regexp.Compile(o.mixNames)
+	if err != nil {
+		return fmt.Errorf("--mix-names: %w", err)
+	}
 	for _, s := range h.sides {
 		if s.name != product {
 			continue
@@ -76,12 +85,26 @@ func (h *house) mixes(ctx context.Context, o *options, results *Results) error {
 		}
 		for pair := range o.mixPairs {
 			for _, m := range mixes() {
+				if !only.MatchString(m.name) {
+					continue
+				}
 				turn, err := s.mixTurn(ctx, o, m)
 				if err != nil {
 					return fmt.Errorf("%s: %s: %w", s.name, m.name, err)
 				}
 				slog.Info("mixes", "mix", m.name, "pair", pair+1, "per_second", math.Round(turn.PerSecond), "p99_ms", turn.P99MS, "refused", turn.Refused)
 				results.Mixes = append(results.Mixes, *turn)
+			}
+			for _, what := range closings() {
+				if !only.MatchString(what) {
+					continue
+				}
+				turn, err := s.closingTurn(ctx, o, what)
+				if err != nil {
+					return fmt.Errorf("%s: %s: %w", s.name, what, err)
+				}
+				slog.Info("mixes", "mix", what, "pair", pair+1, "pause_ms", turn.PauseMS, "pause_before_ms", turn.BeforeMS, "closed_after_ms", turn.ClosedMS)
+				results.Closings = append(results.Closings, *turn)
 			}
 		}
 	}
@@ -170,10 +193,13 @@ func (s *side) mixTurn(ctx context.Context, o *options, m mix) (*MixTurn, error)
 	}
 	timed := *o
 	timed.warmup, timed.measure = o.mixWarmup, o.mixMeasure
-	check, counts := sent.check, &bidding{}
-	if check == nil {
+	check, counts := sent.check, sent.refusals
+	switch {
+	case check == nil:
 		counts = sent.auctions[0]
 		check = counts.check
+	case counts == nil:
+		counts = &bidding{}
 	}
 	r, _, err := s.closedTurn(&timed, mixConnections, next, check, nil)
 	if err != nil {

@@ -41,9 +41,12 @@ type Results struct {
 	Open      []TransferTurn `json:"transfers_open_loop"`
 	Bids      []BidTurn      `json:"bids"`
 	Mixes     []MixTurn      `json:"mixes"`
+	Closings  []ClosingTurn  `json:"closings"`
 	Fresh     []FreshTurn    `json:"fresh"`
 	Batches   []BatchTurn    `json:"batches"`
 	Snapshots []SnapshotTurn `json:"snapshots"`
+	TBPerf    TBPerf         `json:"tbperf"`
+	Tails     []TailTurn     `json:"tails"`
 	Locks     []LockTurn     `json:"locks"`
 	Claims    []ClaimTurn    `json:"claims"`
 	Draws     []DrawTurn     `json:"draws"`
@@ -276,9 +279,11 @@ func (r *Results) judge(out *printer) bool {
 	}
 	r.judgeBids()
 	r.judgeBatches()
+	r.judgeTBPerf()
 	r.judgeMixes()
 	r.judgeFresh()
 	r.judgeSnapshots()
+	r.judgeTails()
 	r.judgeLocks()
 	r.judgeClaims()
 	r.judgeDraws()

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 
 	"github.com/fairlead-dev/fairlead/bench/load"
 )
@@ -80,17 +81,25 @@ func (s *side) transferSourceAmong(first, accounts int) func() []byte {
 }
 
 func transferBodies(first, accounts int) bodies {
+	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // Load needs no secrecy.
+	return transfersOf(1, func() (from, to, amount int) {
+		from = random.IntN(accounts)
+		to = (from + 1 + random.IntN(accounts-1)) % accounts
+		return first + from, first + to, 1 + random.IntN(9)
+	})
+}
+
+// transfersOf lays out the transfers that pick chooses, with amounts of so many digits.
+func transfersOf(digitsOfAmount int, pick func() (from, to, amount int)) bodies {
 	const before, between = `{"from":"acc-`, `","to":"acc-`
-	body := fmt.Sprintf(`{"from":%q,"to":%q,"amount":1}`, accountID(0), accountID(0))
+	body := fmt.Sprintf(`{"from":%q,"to":%q,"amount":%s}`, accountID(0), accountID(0), strings.Repeat("1", digitsOfAmount))
 	digits := len(accountID(0)) - len("acc-")
 	toAt := len(before) + digits + len(between)
-	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // Load needs no secrecy.
 	return bodies{"/v1/transfers", body, func(body []byte) bool {
-		from := random.IntN(accounts)
-		to := (from + 1 + random.IntN(accounts-1)) % accounts
-		load.PutDecimal(body[len(before):len(before)+digits], first+from)
-		load.PutDecimal(body[toAt:toAt+digits], first+to)
-		load.PutDecimal(body[len(body)-len("1}"):len(body)-len("}")], 1+random.IntN(9))
+		from, to, amount := pick()
+		load.PutDecimal(body[len(before):len(before)+digits], from)
+		load.PutDecimal(body[toAt:toAt+digits], to)
+		load.PutDecimal(body[len(body)-len("}")-digitsOfAmount:len(body)-len("}")], amount)
 		return true
 	}}
 }

@@ -32,7 +32,6 @@ type Usage struct {
 }
 
 func (u usage) since(before usage) Usage {
-	const mib = 1 << 20
 	return Usage{
 		ServerSeconds:    u.server - before.server,
 		StoreSeconds:     u.store - before.store,

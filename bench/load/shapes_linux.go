@@ -15,6 +15,8 @@ type Result struct {
 	Elapsed time.Duration
 	// Latencies holds nanoseconds.
 	Latencies *hdrhistogram.Histogram
+	// Seconds are those of an open load, by the second in which a request was due, with two significant digits.
+	Seconds []*hdrhistogram.Histogram
 }
 
 // PerSecond returns the throughput.
@@ -36,6 +38,17 @@ func (r *Result) record(latency int64) error {
 		return fmt.Errorf("record a latency: %w", err)
 	}
 	return nil
+}
+
+// recordDue also notes the latency in the second in which it was due, so long after the beginning.
+func (r *Result) recordDue(due time.Duration, latency int64) error {
+	for second := int(due / time.Second); len(r.Seconds) <= second; {
+		r.Seconds = append(r.Seconds, hdrhistogram.New(int64(time.Microsecond), int64(10*time.Minute), 2))
+	}
+	if err := r.record(latency); err != nil {
+		return err
+	}
+	return r.Seconds[due/time.Second].RecordValue(max(latency, int64(time.Microsecond)))
 }
 
 // Race sends requests[i] on connection i, all at once, and waits for all answers. Latencies and Elapsed count from the
@@ -155,8 +168,8 @@ func (e *Engine) Open(ratePerSecond float64, warmup, measure time.Duration, next
 		}
 		if err := e.wait(func(_ int, c *conn, status int, body []byte) error {
 			idle = append(idle, c)
-			if c.since >= start+int64(warmup) {
-				if err := r.record(e.now() - c.since); err != nil {
+			if due := c.since - start - int64(warmup); due >= 0 {
+				if err := r.recordDue(time.Duration(due), e.now()-c.since); err != nil {
 					return err
 				}
 			}
