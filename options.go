@@ -79,8 +79,7 @@ type Options struct {
 	DrawStuckAfter time.Duration
 	// LeaderTTL is how long after its death the leader, which closes rounds of auctions, is replaced; 100 ms to 5 s, default 3 s.
 	LeaderTTL time.Duration
-	// ReplicaURL is a standby of the database, whose reads relieve the primary: lists, draws, proofs, public pages and the check of the books;
-	// empty: all reads go to the primary.
+	// ReplicaURL is a standby of the database, whose reads relieve the primary: lists and the check of the books; empty: all reads go to the primary.
 	ReplicaURL string
 	// ReplicaLag is how old what the standby shows may be, 2 s or more, default 5 s: beyond that, reads go to the primary.
 	ReplicaLag time.Duration

@@ -1,10 +1,15 @@
 package fairlead
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -16,7 +21,7 @@ import (
 // client does.
 func TestReplicaOverHTTP(t *testing.T) {
 	primary := pgtest.Server(t)
-	o := Options{DatabaseURL: primary.URL(), Data: t.TempDir(), AdminKey: strings.Repeat("k", 32)}
+	o := Options{DatabaseURL: primary.URL(), Data: t.TempDir(), AdminKey: strings.Repeat("k", 32), JWTSecret: strings.Repeat("j", 32)}
 	first, err := Open(t.Context(), o) // It makes the schema.
 	testwait.Must(t, err)
 	testwait.Must(t, first.Close(t.Context()))
@@ -58,6 +63,38 @@ func TestReplicaOverHTTP(t *testing.T) {
 			break
 		}
 	}
+	// A user does not see drafts. The standby still has one; the primary has sold in it.
+	testwait.Eventually(t, 30*time.Second, "a standby that is read from", func() bool { state, _ := s.db.Replica(); return state.Usable })
+	_, err = c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: "house", Currency: "EUR"})
+	testwait.Must(t, err)
+	campaign, err := c.CreateCampaign(t.Context(), client.CreateCampaignRequest{
+		Name: "two", BaseLength: 2, Price: 1, Currency: "EUR", Beneficiary: "house", Prizes: []client.PrizeRequest{{Name: "one", Quantity: 1}},
+	})
+	testwait.Must(t, err)
+	for range 40 { // Until the standby has it, with luck, and a bit longer.
+		for _, err := range c.Positions(t.Context(), campaign.ID) {
+			testwait.Must(t, err)
+		}
+	}
+	replay := func(sql string) {
+		conn, err := pgx.Connect(t.Context(), o.ReplicaURL)
+		testwait.Must(t, err)
+		_, err = conn.Exec(t.Context(), sql)
+		testwait.Must(t, errors.Join(err, conn.Close(t.Context())))
+	}
+	replay(`SELECT pg_wal_replay_pause()`)
+	_, err = c.PublishCampaign(t.Context(), campaign.ID)
+	testwait.Must(t, err)
+	_, err = c.Buy(t.Context(), campaign.ID, client.PurchaseRequest{Account: "ann"})
+	testwait.Must(t, err)
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(o.JWTSecret))
+	testwait.Must(t, err)
+	user, err := client.New(own.URL, token, client.WithHTTPClient(own.Client()))
+	testwait.Must(t, err)
+	for _, err := range user.Positions(t.Context(), campaign.ID) {
+		testwait.Must(t, err)
+	}
+	replay(`SELECT pg_wal_replay_resume()`)
 	for _, after := range []string{"1", "nowhere", "0/0, 0/0"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL+"/v1/accounts/ann/entries", http.NoBody)
 		testwait.Must(t, err)

@@ -59,7 +59,7 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	period(&o.LeaderTTL, "leader-ttl", "how long after its death the leader, which closes rounds, is replaced")
 	period(&o.EventRetention, "event-retention", "how long events of the live stream can be asked for")
 	period(&o.SagaRetention, "saga-retention", "how long transfers between ledgers, and other operations of several steps, are listed after their end; 0: for ever")
-	text(&o.ReplicaURL, "replica-url", "standby of the database that answers lists, draws, proofs, public pages and the check of the books; a client sees its own writes there by the header Fairlead-After")
+	text(&o.ReplicaURL, "replica-url", "standby of the database that answers lists and the check of the books; a client sees its own writes there by the header Fairlead-After")
 	period(&o.ReplicaLag, "replica-lag", "how old what the standby shows may be before reads go to the primary")
 	text(&o.RedisURL, "redis-url", "Redis that carries hints of new events between servers, instead of PostgreSQL's NOTIFY")
 	f.StringSliceVar(&o.AllowedOrigins, "allowed-origins", nil, "origins of pages that may use the live stream, beside the server's own, such as https://shop.example")

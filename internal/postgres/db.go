@@ -353,9 +353,6 @@ func query[T any](ctx context.Context, from pooled, scan pgx.RowToFunc[T], sql s
 // queryOne is query for one row; it returns absent where there is none.
 func queryOne[T any](ctx context.Context, from pooled, absent error, scan pgx.RowToFunc[T], sql string, args ...any) (out T, err error) {
 	found, err := query(ctx, from, scan, sql, args...)
-	if _, allowed := standby.Allowed(ctx); allowed && err == nil && len(found) == 0 {
-		found, err = query(standby.Refuse(ctx), from, scan, sql, args...) // It may be there by now.
-	}
 	switch {
 	case err != nil:
 		return out, err

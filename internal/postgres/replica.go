@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
@@ -27,6 +28,8 @@ const (
 	ReplicaLag = 5 * time.Second
 	// MinReplicaLag is the least that they may say: the count by which the age is known grows once a second.
 	MinReplicaLag = 2 * time.Second
+	// cancelReplicaFor is how long a read that is called off may take to say that it has ended. It is waited for before the primary is asked.
+	cancelReplicaFor = 100 * time.Millisecond
 	// positionFor bounds the wait for a place in the log.
 	positionFor = time.Second
 )
@@ -74,7 +77,9 @@ func newReplica(ctx context.Context, url string, maxLag time.Duration, like *pgx
 	cfg.ConnConfig.ConnectTimeout = lookAtReplicaFor
 	maps.Copy(cfg.ConnConfig.RuntimeParams, like.ConnConfig.RuntimeParams)
 	cfg.ConnConfig.RuntimeParams["application_name"] = "fairlead replica reads"
-	cfg.ConnConfig.BuildContextWatcherHandler = like.ConnConfig.BuildContextWatcherHandler
+	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: cancelReplicaFor}
+	}
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error { inUTC(conn); return nil }
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -168,11 +173,7 @@ func (r *replica) look(ctx context.Context) {
 }
 
 // use returns the standby's connections where a read may use them now. The returned context ends when they can't be used any more.
-func (r *replica) use(ctx context.Context) (*pgxpool.Pool, context.Context, context.CancelFunc) {
-	after, allowed := standby.Allowed(ctx)
-	if r == nil || !allowed {
-		return nil, nil, nil
-	}
+func (r *replica) use(ctx context.Context, after standby.Position) (*pgxpool.Pool, context.Context, context.CancelFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.life == nil || after > r.replayed || time.Since(r.fresh) > r.maxLag {
@@ -184,10 +185,14 @@ func (r *replica) use(ctx context.Context) (*pgxpool.Pool, context.Context, cont
 	return r.pool, ctx, func() { stop(); cancel() }
 }
 
-// read reads from the standby where that may be, and reports whether it did. Only a success is taken from there: what it refuses, or does not
-// find, may be there by now.
+// read reads from the standby where that may be, and reports whether it did. Only a success is taken from there. Whoever finds in it that
+// something is absent, or not yet so, reads again without.
 func (r *replica) read(ctx context.Context, timeout time.Duration, read func(context.Context, *pgxpool.Pool) error) bool {
-	pool, using, done := r.use(ctx)
+	after, answered, allowed := standby.Allowed(ctx)
+	if r == nil || !allowed {
+		return false
+	}
+	pool, using, done := r.use(ctx, after)
 	if pool == nil {
 		return false
 	}
@@ -203,6 +208,7 @@ func (r *replica) read(ctx context.Context, timeout time.Duration, read func(con
 		return false
 	}
 	r.served.Add(1)
+	answered()
 	return true
 }
 

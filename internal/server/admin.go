@@ -72,12 +72,12 @@ func (s *Server) adminRoutes() []route {
 			rowsWith(systemAccount, s.Ledger.OpenHolds), as[openHoldView], idOfHold),
 		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), rowsWith(asked[ledger.TransferStatus]("status"), s.Operator.Transfers),
 			viewTransfer, func(t ledger.Transfer) uuid.UUID { return t.ID }, withStatus("pending", "completed", "failed")),
-		listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), rowsWith(func(r *http.Request) (operator.AuditFilter, error) {
+		fresh(listRoute("/v1/admin/audit", accessAdmin, "List administrative actions, newest first", newestIDs(), rowsWith(func(r *http.Request) (operator.AuditFilter, error) {
 			q := r.URL.Query()
 			return operator.AuditFilter{Action: q.Get("action"), Object: q.Get("object"), Principal: q.Get("principal")}, nil
 		}, s.Operator.Audit), as[auditView], func(a operator.AuditRow) uuid.UUID { return a.ID },
 			filter{name: "action", doc: "only this action, such as campaign.publish"}, filter{name: "object", doc: "only those on the object with this id"},
-			filter{name: "principal", doc: "only those of this principal, such as key:ID"}),
+			filter{name: "principal", doc: "only those of this principal, such as key:ID"})),
 		filtered(readRoute("/v1/admin/idempotency", accessAdmin, "Read what is kept under an idempotency key", s.keyRecord, as[keyRecordView]),
 			"key", "the key", "method", "of the request, such as POST", "path", "of the request, such as /v1/transfers", "principal", "who sent it, such as key:ID or user:SUB"),
 	}...)

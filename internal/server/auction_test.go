@@ -112,8 +112,8 @@ func TestAuctions(t *testing.T) {
 		"cooldown", "unique_amounts", "total_bids", "seq", "created_at", "started_at", "ended_at")
 	made.equal(`{"title":"Bilder ☀","status":"pending","currency":"EUR","seller":"seller","current_round":0,"min_bid":100,"min_increment":5,
 		"anti_snipe":{"window":"30s","extension":"1m0s","max_extensions":3},"cooldown":"1.5s","unique_amounts":false,"total_bids":0,"seq":0,
-		"rounds":[{"round":1,"winners":1,"duration":"1h0m0s","status":"pending","started_at":null,"ends_at":null,"extensions":0},
-			{"round":2,"winners":2,"duration":"30m0s","status":"pending","started_at":null,"ends_at":null,"extensions":0}],
+		"rounds":[{"round":1,"winners":1,"duration":"1h0m0s","status":"pending","started_at":null,"ends_at":null,"extensions":0,"cancelled":false},
+			{"round":2,"winners":2,"duration":"30m0s","status":"pending","started_at":null,"ends_at":null,"extensions":0,"cancelled":false}],
 		"started_at":null,"ended_at":null}`).uuids("id").times("created_at")
 	if read := e.get("/v1/auctions/" + made.str("id")).want(http.StatusOK); string(read.body) != string(made.body) {
 		t.Errorf("read %s, made %s", read.body, made.body)

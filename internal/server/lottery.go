@@ -175,11 +175,11 @@ func (s *Server) lotteryRoutes() []route {
 			func(p lottery.Purchase) int64 { return int64(p.Seq) })),
 		s.ofAccount(listRoute("/v1/accounts/{id}/purchases", accessUser, "List an account's purchases in all campaigns, newest first", newestIDs(),
 			rowsWith(s.existingAccount, s.accountPurchases), viewPurchase, func(p lottery.Purchase) uuid.UUID { return p.ID })),
-		stale(heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw)))),
-		stale(heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
-			s.serveDocument("proof", s.Lottery.WriteProof)))),
-		stale(heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"),
-			shown(s.pathInclusion, same[*fairdraw.InclusionProof])))),
+		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw))),
+		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
+			s.serveDocument("proof", s.Lottery.WriteProof))),
+		heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"),
+			shown(s.pathInclusion, same[*fairdraw.InclusionProof]))),
 		heavy(scanWeight, readRoute("/v1/campaigns/{id}/statistics", accessUser, "Read what the sales add up to", with(s.campaignOf, s.statistics), same[statisticsView])),
 	}
 }

@@ -391,7 +391,7 @@ func (e *env) useEverything() {
 		e.get("/v1/auctions" + path)
 	}
 	for _, path := range []string{
-		"/v1/accounts/alice/aliases?topic=auction:" + lot, "/v1/accounts/alice", "/v1/accounts/nobody", "/v1/accounts/alice/entries", "/v1/accounts/alice/entries?limit=1", "/v1/accounts/alice/holds?limit=1", "/v1/accounts/alice/bids",
+		"/v1/accounts/alice/aliases?topic=auction:" + lot, "/v1/accounts/alice", "/v1/accounts/nobody", "/v1/accounts/alice/entries", "/v1/accounts/alice/entries?limit=1", "/v1/accounts/alice/holds?limit=1", "/v1/accounts/alice/bids", "/v1/accounts/alice/purchases?limit=1",
 		"/v1/transfers/" + transfer, "/v1/transfers?reference=once", "/v1/holds/" + hold, "/v1/integrity",
 		"/v1/campaigns", "/v1/campaigns/" + id, "/v1/campaigns/" + half, "/v1/campaigns/" + half + "/positions", "/v1/campaigns/" + id + "/purchases", "/v1/campaigns/" + id + "/draw",
 		"/v1/campaigns/" + half + "/draw", "/v1/campaigns/" + id + "/proof", "/v1/campaigns/" + id + "/proof/positions/" + place, "/v1/campaigns/" + id + "/statistics", "/v1/keys", "/healthz", "/readyz",

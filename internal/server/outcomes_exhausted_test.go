@@ -153,8 +153,10 @@ func TestReadsOfAServerThatRunsOut(t *testing.T) {
 	t.Parallel()
 	e := newEnvForKinds(t, outage)
 	conn := e.connect()
+	e.patient = true
 	campaign, auction := e.onSale(`"base_length":2`, ""), e.started(twoRounds, "")
 	publication := e.post("/v1/publications", `{"target":"shop","payload":1}`).str("id")
+	e.patient = false
 	reads := map[string][]string{ // by the table that they read
 		"accounts":     {"/v1/accounts/alice"},
 		"campaigns":    {"/v1/campaigns/" + campaign, "/v1/campaigns"},

@@ -108,10 +108,12 @@ func kindsOfRequests() []kindOfRequest {
 func newEnvForKinds(t *testing.T, unavailableAfter time.Duration) *env {
 	t.Helper()
 	e := newEnvWith(t, setup{proxied: true, unavailableAfter: unavailableAfter})
+	e.patient = true
 	e.account("alice", "EUR", 1_000_000)
 	e.account("bob", "EUR", 0)
 	e.account("house", "EUR", 0)
 	e.target("shop", "https://example.com")
+	e.patient = false
 	tending, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var tended sync.WaitGroup
 	tended.Go(func() { e.multidraw.Reconcile(tending) })

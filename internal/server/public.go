@@ -32,7 +32,7 @@ const (
 
 // publicRoutes are the pages that anybody may look at, and what they show. Accounts appear there by alias alone.
 func (s *Server) publicRoutes() []route {
-	all := []route{
+	return []route{
 		get("/p/campaigns/{id}", accessPublic, doc[none, none]("A campaign's public page"), publicPage(console.CampaignPage, s.publicCampaign)),
 		get("/p/campaigns/{id}/state", accessPublic, doc[none, publicCampaignView]("Read what a campaign's public page shows"), s.snapshot(s.publicCampaignState)),
 		readRoute("/p/campaigns/{id}/positions/{position}", accessPublic, "Read that a position was sealed, and by which alias it was bought",
@@ -40,10 +40,6 @@ func (s *Server) publicRoutes() []route {
 		get("/p/auctions/{id}", accessPublic, doc[none, none]("An auction's public page"), publicPage(console.AuctionPage, s.publicAuction)),
 		get("/p/auctions/{id}/state", accessPublic, doc[none, publicAuctionView]("Read what an auction's public page shows"), s.snapshot(s.publicAuctionState)),
 	}
-	for i := range all {
-		all[i] = stale(all[i])
-	}
-	return all
 }
 
 // snapshot answers with what is remembered under the request's path, for the rest of a second. fill does not depend on who asks,

@@ -108,17 +108,26 @@ func fresh(r route) route {
 // headerAfter carries a place in the database's log: from the answer of each command to those reads of the client that have to see it.
 const headerAfter = "Fairlead-After"
 
-// fromStandby lets a standby answer a read, if it has what the client wants to see.
+// fromStandby lets a standby answer a read, if it has what the client wants to see. Only a success is taken from it: what is absent there, or not yet
+// so, is looked for on the primary.
 func fromStandby(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		var after standby.Position
-		if text := r.Header.Get(headerAfter); text != "" {
+		switch given := r.Header.Values(headerAfter); {
+		case len(given) > 1:
+			return refuse("the header %s is there more than once", headerAfter)
+		case len(given) == 1 && given[0] != "":
 			var err error
-			if after, err = standby.Parse(text); err != nil {
+			if after, err = standby.Parse(given[0]); err != nil {
 				return refuse("the header %s: %v", headerAfter, err)
 			}
 		}
-		return h(w, r.WithContext(standby.Allow(r.Context(), after)))
+		ctx, used := standby.Allow(r.Context(), after)
+		err := h(w, r.WithContext(ctx))
+		if err != nil && used() {
+			return h(w, r)
+		}
+		return err
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // Position is a place in the primary's write-ahead log (an LSN): who has replayed it sees every commit before it.
@@ -33,16 +34,23 @@ func (p Position) String() string { return fmt.Sprintf("%X/%X", uint64(p)>>32, u
 
 type key struct{}
 
-// Allow marks the reads of a context as ones that a standby may answer which has replayed after.
-func Allow(ctx context.Context, after Position) context.Context {
-	return context.WithValue(ctx, key{}, after)
+// scope is what [Allow] puts into a context.
+type scope struct {
+	after Position
+	used  atomic.Bool
 }
 
-// Refuse takes back what [Allow] has said.
-func Refuse(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, nil) }
+// Allow marks the reads of a context as ones that a standby may answer which has replayed after. used reports whether it has answered one.
+func Allow(ctx context.Context, after Position) (allowed context.Context, used func() bool) {
+	s := &scope{after: after}
+	return context.WithValue(ctx, key{}, s), s.used.Load
+}
 
-// Allowed returns what [Allow] has said.
-func Allowed(ctx context.Context) (after Position, ok bool) {
-	after, ok = ctx.Value(key{}).(Position)
-	return after, ok
+// Allowed returns what [Allow] has said, and what is to be called when a standby has answered a read.
+func Allowed(ctx context.Context) (after Position, answered func(), ok bool) {
+	s, ok := ctx.Value(key{}).(*scope)
+	if !ok {
+		return 0, nil, false
+	}
+	return s.after, func() { s.used.Store(true) }, true
 }

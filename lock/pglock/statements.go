@@ -8,7 +8,7 @@ type statements struct {
 	MustDropWaiter, InsertGrant, TakeKeys, DropWaiter, DropQueue, DropPlaces, InsertWaiter, DropDead, Take, Renew, EndGrant string
 	ReadCycle, Withdraw, DropGrant, ReadGraph, OwnersHold, LockArbiter, MarkVictim, KeepAlive, FreeKeys, NextExpiry         string
 	WaitedFor, ReadGrants, FindGrant, SweepWaiters, SweepQueue, ExpiredLines, Notify, Ask, Release, Settle, DropServed      string
-	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share, DropOwn                                        string
+	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share, Unlocked, DropOwn                                        string
 }
 
 // Statements name rows by "= ANY" of an array. Then the planner finds each row by the index, also in a table that it has no
@@ -106,6 +106,10 @@ func newStatements(s Schema) *statements {
 		FreeKeys: `SELECT DISTINCT u.key FROM @lock_waiters w, unnest(w.keys) AS u (key) LEFT JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key])
 			WHERE w.id = ` + someIDs + ` AND w.cycle IS NULL
 			AND NOT EXISTS (SELECT FROM @lock_grants g WHERE g.id = ANY (ARRAY[k.holder]) AND g.expires_at > clock_timestamp())`,
+		// Of these keys the ones whose own row, and whose holder's, no other session has locked.
+		Unlocked: `WITH k AS (SELECT key, holder FROM @lock_keys WHERE key = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED),
+			g AS (SELECT id FROM @lock_grants WHERE id = ANY (ARRAY(SELECT holder FROM k)) FOR UPDATE SKIP LOCKED)
+			SELECT key FROM k WHERE holder IN (SELECT id FROM g) OR NOT EXISTS (SELECT FROM @lock_grants WHERE id = k.holder OFFSET 0)`,
 		NextExpiry: `SELECT coalesce(extract(epoch FROM min(g.expires_at) - clock_timestamp()), 3600)::double precision,
 				array_agg(g.id) FILTER (WHERE ` + ahead + `)
 			FROM @lock_waiters w, unnest(w.keys) AS u (key) JOIN @lock_keys k ON k.key = ANY (ARRAY[u.key]) JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder])

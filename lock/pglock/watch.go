@@ -231,6 +231,14 @@ func (b *Backend) poll() time.Duration {
 		batch.Queue(b.st.WaitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
 		err = b.pool.SendBatch(ctx, &batch).Close()
 	}
+	if err == nil && len(free) > 0 {
+		// What another session has locked is left to the next look: to wait for one key after the other, as many as there are, would make
+		// all others late, and their requests look dead.
+		rows, err = b.pool.Query(ctx, b.st.Unlocked, free)
+		if err == nil {
+			free, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+	}
 	if err == nil {
 		err = b.endAhead(ctx, b.pool, ahead)
 	}
