@@ -262,6 +262,11 @@ func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one ser
 	t.Run("one", func(t *testing.T) { checkOneUnreplicated(t, server.URL(), db) })
 	t.Run("several on few connections", func(t *testing.T) { checkManyUnreplicated(t, server.URL(), db) })
 	t.Run("a term", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { giveUpWaiting(ctx, db) })
+		defer group.Wait()
+		defer cancel()
 		if _, err := newElections(t, db).Acquire(t.Context(), candidate()); !errors.Is(err, command.ErrUnknownOutcome) {
 			t.Errorf("a term that a failover could lose: %v", err)
 		}
