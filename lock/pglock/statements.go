@@ -8,7 +8,7 @@ type statements struct {
 	MustDropWaiter, InsertGrant, TakeKeys, DropWaiter, DropQueue, DropPlaces, InsertWaiter, DropDead, Take, Renew, EndGrant string
 	ReadCycle, Withdraw, DropGrant, ReadGraph, OwnersHold, LockArbiter, MarkVictim, KeepAlive, FreeKeys, NextExpiry         string
 	WaitedFor, ReadGrants, FindGrant, SweepWaiters, SweepQueue, ExpiredLines, Notify, Ask, Release, Settle, DropServed      string
-	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share, Unlocked, DropOwn                                        string
+	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share, Unlocked, DropOwn                              string
 }
 
 // Statements name rows by "= ANY" of an array. Then the planner finds each row by the index, also in a table that it has no
