@@ -167,8 +167,10 @@ func TestSweepExpiresHoldsOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if closed != len(due) {
-		t.Errorf("closed %d of %d", closed, len(due))
+	// Each of the two may have passed over what the other had locked.
+	n, err := services[0].Sweep(t.Context())
+	if closed += n; err != nil || closed != len(due) {
+		t.Errorf("closed %d of %d: %v", closed, len(due), err)
 	}
 	if a, err := services[0].Account(t.Context(), "ann"); err != nil || a.Available != 90 || a.Held != 10 {
 		t.Errorf("ann %+v, %v", a, err)
