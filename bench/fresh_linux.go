@@ -204,6 +204,7 @@ func (s *side) purchases(ctx context.Context, accounts int) (func() []byte, erro
 // locks acquires a key that nobody wants, one of so many in turn, and releases it once the answer has come.
 func (s *side) locks(keys int) (func() []byte, load.Check) {
 	const digits = 8
+	first := rand.IntN(100_000_000) //nolint:gosec // An earlier turn's last ones are still held.
 	body := `{"keys":["key-00000000"],"owner":"bench","ttl":"60s"}`
 	template := load.NewTemplate("/v1/locks", s.key, body)
 	at := template.BodyOffset(body) + len(`{"keys":["key-`)
@@ -217,7 +218,7 @@ func (s *side) locks(keys int) (func() []byte, load.Check) {
 			return fmt.Appendf(nil, "DELETE /v1/locks/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nIdempotency-Key: release-%d\r\n\r\n", id, s.key, sent)
 		}
 		request := template.Next()
-		load.PutDecimal(request[at:at+digits], sent%keys)
+		load.PutDecimal(request[at:at+digits], (first+sent%keys)%100_000_000)
 		return request
 	}
 	return next, func(status int, body []byte) error {
