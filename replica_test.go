@@ -95,10 +95,10 @@ func TestReplicaOverHTTP(t *testing.T) {
 		testwait.Must(t, err)
 	}
 	replay(`SELECT pg_wal_replay_resume()`)
-	for _, after := range []string{"1", "nowhere", "0/0, 0/0"} {
+	for _, after := range [][]string{{"1"}, {"nowhere"}, {"0/0, 0/0"}, {"0/0", "0/0"}} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, own.URL+"/v1/accounts/ann/entries", http.NoBody)
 		testwait.Must(t, err)
-		req.Header = http.Header{"Authorization": {"Bearer " + o.AdminKey}, "Fairlead-After": {after}}
+		req.Header = http.Header{"Authorization": {"Bearer " + o.AdminKey}, "Fairlead-After": after}
 		resp, err := own.Client().Do(req)
 		testwait.Must(t, err)
 		testwait.Must(t, resp.Body.Close())

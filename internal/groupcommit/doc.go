@@ -43,6 +43,8 @@
 //     has returned.
 //   - A caller that goes away, and a command that fails, do no harm to their neighbours.
 //   - No lane holds more than MaxQueue waiting commands; the next one gets [ErrFull] at once.
+//   - With a Patience, a call of Do whose command no batch has taken by then gets [ErrLate], and the
+//     command never runs.
 //   - An idle key costs nothing and an idle group holds no goroutine.
 //   - When [Group.Close] returns, every command has been answered.
 //
