@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // expiring makes accounts with open holds whose time is over, and returns the holds by account.
@@ -40,7 +41,17 @@ func expiring(t *testing.T, db *DB, accounts, each int) map[string][]uuid.UUID {
 			t.Fatal(err)
 		}
 	}
+	pastDue(t, db)
 	return holds
+}
+
+// pastDue waits until the time of holds that were placed for no time is over by the database's clock. A commit that reads nothing
+// writes the latest time that it may be, which is ahead by as much as this process's view of that clock is uncertain.
+func pastDue(t *testing.T, db *DB) {
+	t.Helper()
+	testwait.Eventually(t, patience, "the holds are past due", func() bool {
+		return ask[int](t, db, `SELECT count(*) FROM holds WHERE expires_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 minute'`) == 0
+	})
 }
 
 // left is how many holds are open.
@@ -96,6 +107,7 @@ func TestSweepWaitsForNobody(t *testing.T) {
 			for range 3 {
 				do(t, s, ledger.PlaceHold{Account: "ann", Amount: 10, ExpiresIn: new(time.Duration)})
 			}
+			pastDue(t, db)
 			around, err := pgx.Connect(t.Context(), url)
 			if err != nil {
 				t.Fatal(err)

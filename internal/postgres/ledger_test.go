@@ -150,6 +150,7 @@ func TestSweepExpiresHoldsOnce(t *testing.T) {
 	hour := time.Hour
 	do(t, services[0], ledger.PlaceHold{Account: "ann", Amount: 7, ExpiresIn: &hour})
 	do(t, services[0], ledger.PlaceHold{Account: "ann", Amount: 3})
+	pastDue(t, db)
 	var (
 		group  sync.WaitGroup
 		mu     sync.Mutex

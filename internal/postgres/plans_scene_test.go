@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -235,9 +236,13 @@ func (s *scene) holds(a *actors) {
 		s.must(a.ledger.Execute(ctx, keyed[ledger.Op](ledger.CaptureHold{Hold: holds[0], To: person((i + 1) % planBatch)}, s.key(), "")))
 		s.must(a.ledger.Execute(ctx, keyed[ledger.Op](ledger.ReleaseHold{Hold: holds[1]}, s.key(), "")))
 	})
-	if n, err := a.ledger.Sweep(ctx); err != nil || n == 0 {
-		s.t.Errorf("swept %d holds: %v", n, err)
-	}
+	testwait.Eventually(s.t, patience, "holds are past due", func() bool {
+		n, err := a.ledger.Sweep(ctx)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return n > 0
+	})
 }
 
 func (s *scene) claims(a *actors) {

@@ -43,7 +43,7 @@ func TestOutbidOnTwoServers(t *testing.T) {
 	here, there := newLiveEnv(t, e, live.Options{}, nil), newLiveEnv(t, e, live.Options{}, nil)
 	user := *here
 	user.env = e.by(e.user("ann"))
-	clients := []*wsClient{user.connect(), there.connect()}
+	clients := []*wsClient{user.connect(), there.connect(), here.connect()}
 	for _, c := range clients {
 		if head := c.subscribe("account:ann", ""); head != 0 {
 			t.Errorf("head %d", head)
@@ -75,7 +75,9 @@ func TestOutbidOnTwoServers(t *testing.T) {
 	must(t, clients[0].ws.CloseNow())
 	e.bid(first, "ann", 200).want(http.StatusCreated)
 	e.bid(first, "bob", 210).want(http.StatusCreated)
-	clients[1].outbid(first, 200, 2, 211, 8)
+	for _, c := range clients[1:] { // On both servers, or a late notice would reach who comes back.
+		c.outbid(first, 200, 2, 211, 8)
+	}
 	again := user.connect()
 	again.subscribe("account:ann", `,"since":0`)
 	e.get("/v1/accounts/ann/bids").want(http.StatusOK).equal(`{"next":null}`)
@@ -84,7 +86,7 @@ func TestOutbidOnTwoServers(t *testing.T) {
 	}
 	e.bid(first, "ann", 220).want(http.StatusCreated)
 	e.bid(first, "bob", 230).want(http.StatusCreated)
-	for _, c := range []*wsClient{again, clients[1]} {
+	for _, c := range append(clients[1:], again) {
 		c.outbid(first, 220, 2, 231, 10)
 	}
 	e.audited()

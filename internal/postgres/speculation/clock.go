@@ -3,6 +3,8 @@ package speculation
 import (
 	"sync"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
 // Limits of what a process believes about the database's clock.
@@ -16,6 +18,9 @@ const (
 	// clockPatience bounds what asking for the time may add to the answers of a batch that is committed.
 	clockPatience = 50 * time.Millisecond
 )
+
+// What is written must not look like something from a clock that was ahead. It does not compile where it might.
+const _ = uint64(auction.MaxAhead - maxClockWidth - 2*clockTrust/clockDrift)
 
 // Clock is what a process knows of the database's clock. The database reads its clock at some instant between the question
 // and the answer, so all that is known is an interval. It is safe for concurrent use.

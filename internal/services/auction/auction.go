@@ -15,6 +15,9 @@ const (
 	MaxDuration   = 366 * 24 * time.Hour // the longest that a round, an extension, a window or a cooldown may be
 	MinDuration   = time.Millisecond     // the shortest that a round may be
 	MaxExtensions = 1_000_000            // the most often that a round can be extended
+
+	// MaxAhead is by how much the time of a bid may be later than the clock's, where its decision knew the present as an interval only.
+	MaxAhead = 250 * time.Millisecond
 )
 
 // Status is the state of an auction.

@@ -84,9 +84,9 @@ func decideBid(s *State, op PlaceBid) (any, error) {
 	bid := Bid{Account: op.Account, Amount: op.Amount, Round: round.Number, At: now}
 	least, previous := a.MinBid, int64(0)
 	if n := s.Standing.find(op.Account); n != nil {
-		// A bid from far in the future was made while the clock was ahead: its account would wait for as long as it was.
+		// A bid from further in the future was made while the clock was ahead: its account would wait for as long as it was.
 		wait, ahead := a.Cooldown-now.Sub(n.bid.At)+s.Uncertain, n.bid.At.Sub(s.Book.Now())
-		if a.Cooldown > 0 && wait > 0 && ahead <= a.Cooldown {
+		if a.Cooldown > 0 && wait > 0 && ahead <= a.Cooldown+MaxAhead {
 			return nil, &CooldownError{RetryAfter: min(wait, a.Cooldown)}
 		}
 		previous, bid.Hold = n.bid.Amount, n.bid.Hold

@@ -135,7 +135,7 @@ func (m *model) bid(op auction.PlaceBid, now time.Time) string {
 		before = m.bids[own].amount
 		least = before + m.create.MinIncrement
 		at := m.bids[own].at
-		if free := at.Add(m.create.Cooldown); now.Before(free) && at.Sub(m.wall) <= m.create.Cooldown {
+		if free := at.Add(m.create.Cooldown); now.Before(free) && at.Sub(m.wall) <= m.create.Cooldown+auction.MaxAhead {
 			return fmt.Sprint("cooldown ", free.Sub(now))
 		}
 	}
