@@ -321,6 +321,18 @@ func (b *blockedRows) close() {
 	b.probers.Wait()
 }
 
+// errLockedOut ends the wait for what can't be looked at.
+var errLockedOut = errors.New("it has been waited for already")
+
+// lockedOut is err, or, where that says that a lock was not had in time, a [command.BlockedError] for what can't be waited for any
+// longer.
+func lockedOut(err error) error {
+	if !isLockTimeout(err) {
+		return err
+	}
+	return &command.BlockedError{Row: "a table or a row of it", Wait: func(context.Context) error { return errLockedOut }}
+}
+
 // isLockTimeout reports whether a lock was not had in time.
 func isLockTimeout(err error) bool {
 	return pgkit.Code(err) == pgkit.LockTimeout

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,14 +36,10 @@ func (db *DB) runOn(ctx context.Context, name string, rows []blockedRow, fn func
 		}
 		return err
 	})
-	reason, blocked := errors.AsType[*command.BlockedError](err)
-	switch {
-	case !blocked:
-		return err
-	case errors.Is(err, command.ErrUnknownOutcome):
-		return fmt.Errorf("%w: %s", command.ErrUnknownOutcome, reason.Error()) // An earlier run may have been committed.
+	if reason, blocked := errors.AsType[*command.BlockedError](err); blocked {
+		return reason
 	}
-	return reason
+	return err
 }
 
 // note adds rows of which one was found locked. Those that are free after all are found to be so by the next look. It was

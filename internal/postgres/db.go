@@ -32,8 +32,9 @@ const (
 	defaultMaxConns  = 16
 	maxPipelines     = 4     // connections for speculative transactions: one for two processors, up to this
 	statementTimeout = "60s" // a refund of the largest campaign takes a few seconds
-	lockTimeout      = "10s"
-	idleInTxTimeout  = "5s" // a process that was stopped in mid-transaction loses its locks after this
+	lockTimeout      = "2s"  // above deadlock_timeout; where a transaction sets no other: for what a statement locks before it runs, too
+	readLockTimeout  = "10s" // of reads, which are in nobody's way
+	idleInTxTimeout  = "5s"  // a process that was stopped in mid-transaction loses its locks after this
 	connectTimeout   = 5 * time.Second
 	openPause        = 100 * time.Millisecond // between tries to connect at the start
 	// readShare is which part of MaxConns is added for reads where ReadConns does not say how many.
@@ -244,6 +245,7 @@ func readConfig(of *pgxpool.Config, conns int32) *pgxpool.Config {
 	}
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
 	cfg.ConnConfig.RuntimeParams["application_name"] = "fairlead reads"
+	cfg.ConnConfig.RuntimeParams["lock_timeout"] = readLockTimeout
 	cfg.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(readTimeout.Milliseconds(), 10)
 	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: cancelPatience}
@@ -374,7 +376,7 @@ func (r reads) snapshot(ctx context.Context, timeout time.Duration, read func(co
 func reading(ctx context.Context, presence *pgkit.Presence, timeout time.Duration, read func(context.Context) error) error {
 	outcome, err := pgkit.Read(ctx, presence, timeout, read)
 	if outcome == pgkit.Unavailable {
-		return command.Unavailable(err)
+		return command.Unavailable(lockedOut(err))
 	}
 	return err
 }

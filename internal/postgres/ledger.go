@@ -42,7 +42,9 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 		})
 	})
 	if err != nil {
-		return err
+		return l.db.refuse(ctx, err, want.Keys, func(blocked error, known *idempotency.Batch) {
+			decide(&ledger.Unit{Blocked: blocked, Keys: known})
+		})
 	}
 	crashpoint.Hit(crashpoint.LedgerAfterCommit)
 	if speculative {

@@ -29,18 +29,34 @@ var (
 // A database that is away is waited for until [Options].UnavailableAfter; one that answers, and takes its time, is not
 // hurried.
 //
-// Errors: command.ErrUnavailable when the database could not be used and nothing was applied, and command.ErrNotApplied with it
+// A transaction that for [command.BlockedFor] gets no lock in time, not even by doing without the rows that are locked, fails by a
+// [command.BlockedError] that is not worth waiting for: somebody has locked a table.
+//
+// Errors: that one; command.ErrUnavailable when the database could not be used and nothing was applied, and command.ErrNotApplied with it
 // where the last run of fn had called noteUnrecorded before PostgreSQL refused a statement;
 // command.ErrUnknownOutcome when a COMMIT's answer was lost and could not be had; else what fn or the database said.
 func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
-	unrecorded := false // and rolled back: the last run of fn
+	var (
+		unrecorded = false   // and rolled back: the last run of fn
+		locked     time.Time // since when no run has had its locks in time
+	)
 	outcome, err := db.runner.Run(ctx, name, func(ctx context.Context, tx pgx.Tx) error {
 		t := &lockingTx{Tx: tx.(*pgkit.Tx), accounts: db.spec.Accounts} //nolint:errcheck // The runner gives nothing else.
 		t.Ended = t.unlock
+		begun := time.Now()
 		err := fn(ctx, t)
 		unrecorded = t.unrecorded && pgkit.Undone(err)
+		switch {
+		case !isLockTimeout(err):
+			locked = time.Time{}
+		case locked.IsZero():
+			locked = begun
+		case time.Since(locked) >= command.BlockedFor:
+			return lockedOut(err)
+		}
 		return err
 	})
+	blocked, isBlocked := errors.AsType[*command.BlockedError](err)
 	switch outcome {
 	case pgkit.Committed:
 		return nil
@@ -49,6 +65,9 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 			err = command.NotApplied(err)
 		}
 	case pgkit.Unknown:
+		if isBlocked { // Which says that nothing was applied. An earlier run may have been committed.
+			err = errors.New(blocked.Error())
+		}
 		err = command.UnknownOutcome(err)
 	case pgkit.Failed:
 	}

@@ -49,7 +49,7 @@ var explanations = map[string]string{
 	"purchase_limit":           "The account has bought as many positions of this campaign as the campaign allows.",
 	"rate_limited":             "The credential has used up its rate. The headers `RateLimit` and `Retry-After` say when to go on; so does the member `retry_after`.",
 	"reference_taken":          "Another request has completed with this reference; `transfer` has its id. References are unique for ever.",
-	"row_locked":               "Another session of the database has locked a row for 5 s: usually somebody's open transaction. Nothing was applied. `fairlead doctor` names the session.",
+	"row_locked":               "Another session of the database has locked a row, or a table, for 5 s: usually somebody's open transaction. `outcome` says whether it is certain that nothing was applied. `fairlead doctor` names the session.",
 	"same_account":             "Source and destination are one account, so nothing would move.",
 	"shutting_down":            "This server is stopping. Repeat under the same key; a load balancer sends it to another server.",
 	"sold_out":                 "Every position, or every position of the layer asked for, is sold. Nothing was charged.",

@@ -143,7 +143,7 @@ func isEnd(e replay.Event) bool {
 }
 
 // finish waits for the end of the auction and lets the auditor play it: every subscriber got the same events, they come
-// to what the server says, and every bid was answered as it happened.
+// to what the server says, and every bid was answered as it happened. It ends the subscriptions.
 func (b *bidding) finish(t *testing.T, limit time.Duration) *replay.Outcome {
 	t.Helper()
 	b.await(t, limit, "the end of the auction", isEnd)
@@ -165,6 +165,9 @@ func (b *bidding) finish(t *testing.T, limit time.Duration) *replay.Outcome {
 	complain(t, checkBids(b.house.history.Ops(), b.id, out))
 	for account, balance := range out.Accounts {
 		b.house.funds[account] = balance.Available
+	}
+	for _, s := range b.subscribers { // A credential has a hundred connections at most.
+		testwait.Check(t, s.Close())
 	}
 	return out
 }

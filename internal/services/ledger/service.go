@@ -97,6 +97,9 @@ func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]
 	var answers []command.Answer
 	err := s.store.Commit(ctx, want, func(u *Unit) {
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
+			if u.Blocked != nil {
+				return nil, u.Blocked
+			}
 			result, err := Decide(u.Book, c.Op)
 			u.Refused = u.Refused || err != nil
 			if release, ok := c.Op.(ReleaseHold); ok && c.Operator && err == nil {

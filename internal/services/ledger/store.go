@@ -24,6 +24,8 @@ type Want struct {
 type Unit struct {
 	Book *Book
 	Keys *idempotency.Batch
+	// Blocked is why nothing can be decided but by its key, nil in the usual case: there is no book then.
+	Blocked error
 	// Refused is set by decide when it refused a command: its reasons were then read from accounts that it may have left
 	// unchanged.
 	Refused bool
@@ -36,8 +38,8 @@ type Store interface {
 	Reader
 	// Commit runs one transaction: it locks and loads what is wanted (absent rows are simply not in the book), calls
 	// decide, writes the book's changes and the fresh records, and commits. decide is called again, with a new unit,
-	// whenever the transaction has to be run again. Errors: command.ErrUnavailable, command.ErrUnknownOutcome, or what the
-	// database refused.
+	// whenever the transaction has to be run again. Errors: a command.BlockedError where somebody has locked a table, and decide
+	// was called with the reason; command.ErrUnavailable, command.ErrUnknownOutcome, or what the database refused.
 	Commit(ctx context.Context, want Want, decide func(*Unit)) error
 	// ExpireHolds locks and loads up to limit open holds whose time is over by the database's clock, those first that have
 	// been due for longest, with their accounts, calls decide with their ids, and commits the book's changes in one
