@@ -17,8 +17,12 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
-// auctionLease is what the process holds that closes rounds and counts them down.
-const auctionLease = "auctions"
+// What processes are elected for: auctionLease is what the one holds that closes rounds and counts them down, deliveryLease the one that
+// delivers the events of subscriptions.
+const (
+	auctionLease  = "auctions"
+	deliveryLease = "subscriptions"
+)
 
 // startLive makes the hub that brings committed events to subscribers.
 func (s *Server) startLive(ctx context.Context, registry *prometheus.Registry) error {
@@ -36,7 +40,7 @@ func (s *Server) startLive(ctx context.Context, registry *prometheus.Registry) e
 		s.onClose(func(context.Context) error { client.Close(); return nil })
 		wire = rediswire.New(client, s.logger)
 	}
-	s.hub = live.New(live.Options{Log: s.events, Notices: s.events.Notices(), Wire: wire, Logger: s.logger})
+	s.hub = live.New(live.Options{Log: s.events, Notices: s.events.Notices(), Wire: wire, Logger: s.logger, Grown: func(topic string, last int64) { s.deliverer.Grown(topic, last) }})
 	s.onClose(func(context.Context) error { s.hub.Close(); return nil })
 	telemetry.ObserveLive(registry, s.hub)
 	return ctx.Err()
@@ -57,9 +61,11 @@ func (s *Server) startAuctions(registry *prometheus.Registry) (err error) {
 		return err
 	}
 	s.onClose(elections.Close)
-	s.election, err = lock.NewElection(lock.New(elections, lock.LockerOptions{Logger: s.logger}), auctionLease, lock.ElectionOptions{
-		TTL: s.o.LeaderTTL, Logger: s.logger, Observe: observer.Leading,
-	})
+	locker := lock.New(elections, lock.LockerOptions{Logger: s.logger})
+	if s.election, err = lock.NewElection(locker, auctionLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger, Observe: observer.Leading}); err != nil {
+		return err
+	}
+	s.delivering, err = lock.NewElection(locker, deliveryLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
 	return err
 }
 

@@ -38,6 +38,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -71,6 +72,7 @@ type Server struct {
 	losses      func(ledger string) func(open int64, found bool) // metrics
 	watched     []*postgres.DB                                   // for lost commits: the server's own and those of ledgers
 	publisher   *publish.Worker
+	deliverer   *deliver.Deliverer
 	locks       *postgres.Locks
 	lockMetrics *lockprom.Metrics
 	storedKeys  func(n int64) // for metrics
@@ -78,7 +80,8 @@ type Server struct {
 	registry    *prometheus.Registry
 	recent      *recent.Hour     // what was measured lately
 	traces      *tracing.Tracing // nil when they are off
-	election    *lock.Election
+	election    *lock.Election   // of the leader that closes rounds
+	delivering  *lock.Election   // of the one that delivers the events of subscriptions
 	events      *postgres.Events
 	hub         *live.Hub
 	edge        *server.Server

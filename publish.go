@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/webhook"
@@ -90,13 +91,20 @@ func (s *Server) startPublishing(registry *prometheus.Registry) error {
 	}
 	store := postgres.NewPublications(s.db)
 	observer := telemetry.NewPublications[publish.AttemptResult, publish.Outcome](registry)
+	senders := s.senders(store, vault)
+	policy := publish.Policy{
+		Backoff: s.o.RetryBackoff, PaceBase: s.o.PaceBase, PaceMax: s.o.PaceMax, BreakerRefusals: s.o.BreakerRefusals, BreakerOpen: s.o.BreakerOpen,
+	}
 	s.publisher = publish.NewWorker(publish.WorkerOptions{
-		Queue: store, Senders: s.senders(store, vault), Vault: vault, Policy: publish.Policy{
-			Backoff: s.o.RetryBackoff, PaceBase: s.o.PaceBase, PaceMax: s.o.PaceMax, BreakerRefusals: s.o.BreakerRefusals, BreakerOpen: s.o.BreakerOpen,
-		},
+		Queue: store, Senders: senders, Vault: vault, Policy: policy,
 		StaleAfter: s.o.ClaimStaleAfter, SweepEvery: s.o.ClaimSweepEvery, Drain: s.o.DrainTimeout,
 		Concurrency: s.o.PublishConcurrency, PerTarget: s.o.PublishPerTarget, Observer: observer, Trace: s.traces.Deliveries(), Logger: s.logger,
 	})
+	deliveries := telemetry.NewSubscriptions(registry, deliver.Outcomes())
+	s.deliverer = deliver.New(deliver.Options{
+		Store: store, Log: s.events, Sender: senders[publish.KindWebhook], Vault: vault, Policy: policy, Observer: deliveries, Logger: s.logger,
+	})
+	deliveries.Observe(func() telemetry.SubscriptionState { return telemetry.SubscriptionState(s.deliverer.Stats()) })
 	checkURL := outbound.CheckURL
 	if s.o.AllowPrivateTargets {
 		checkURL = nil
@@ -104,6 +112,8 @@ func (s *Server) startPublishing(registry *prometheus.Registry) error {
 	s.publish = publish.NewService(store, publish.Options{
 		Lanes: groupcommit.Options{Observer: s.traces.Lanes("publish", telemetry.NewLanes(registry, "publish"))}, Vault: vault, CheckURL: checkURL,
 		Scheduled: s.publisher.Scheduled, Logger: s.logger,
+		// Whatever process leads hears of it as of an event.
+		Subscribed: func() { s.hub.Committed(deliver.Changes, 1, nil) },
 	})
 	s.onClose(s.publish.Close)
 	return nil

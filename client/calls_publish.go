@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"net/http"
 )
 
 // CreateTarget makes a target of publications. Its signing secret is in this answer and nowhere else. Code target_exists: the
@@ -115,4 +116,46 @@ func (c *Client) ResumeAutomation(ctx context.Context, id string, opts ...CallOp
 // CancelAutomation ends an automation for good. Code bad_transition: it has ended.
 func (c *Client) CancelAutomation(ctx context.Context, id string, opts ...CallOption) (*Automation, error) {
 	return post[Automation](ctx, c, at("/v1/automations/%s/cancel", id), nil, opts)
+}
+
+// CreateSubscription subscribes a webhook to the events of topics. Codes: subscription_exists, not_found (the target, or a topic),
+// webhook_required.
+func (c *Client) CreateSubscription(ctx context.Context, q SubscriptionRequest, opts ...CallOption) (*Subscription, error) {
+	return post[Subscription](ctx, c, "/v1/subscriptions", q, opts)
+}
+
+// GetSubscription reads a subscription.
+func (c *Client) GetSubscription(ctx context.Context, id string, opts ...CallOption) (*Subscription, error) {
+	return get[Subscription](ctx, c, at("/v1/subscriptions/%s", id), opts)
+}
+
+// Subscriptions gives all subscriptions, oldest first, a page at a time.
+func (c *Client) Subscriptions(ctx context.Context, opts ...CallOption) iter.Seq2[Subscription, error] {
+	return pages[Subscription](ctx, c, opts, "/v1/subscriptions")
+}
+
+// SubscriptionTopics gives the topics that a subscription has come to, and how far, a page at a time.
+func (c *Client) SubscriptionTopics(ctx context.Context, subscription string, opts ...CallOption) iter.Seq2[TopicProgress, error] {
+	return pages[TopicProgress](ctx, c, opts, at("/v1/subscriptions/%s/topics", subscription))
+}
+
+// PauseSubscription keeps a subscription's events back. Code bad_transition: it is paused on request already.
+func (c *Client) PauseSubscription(ctx context.Context, id string, opts ...CallOption) (*Subscription, error) {
+	return post[Subscription](ctx, c, at("/v1/subscriptions/%s/pause", id), nil, opts)
+}
+
+// ResumeSubscription lets a paused subscription's events go. Code bad_transition: it is not paused.
+func (c *Client) ResumeSubscription(ctx context.Context, id string, opts ...CallOption) (*Subscription, error) {
+	return post[Subscription](ctx, c, at("/v1/subscriptions/%s/resume", id), nil, opts)
+}
+
+// ReplayTopic has the events of a topic after a number delivered, again or for the first time. Codes: not_found (the topic),
+// replay_out_of_range.
+func (c *Client) ReplayTopic(ctx context.Context, subscription string, q ReplayRequest, opts ...CallOption) (*Subscription, error) {
+	return post[Subscription](ctx, c, at("/v1/subscriptions/%s/replay", subscription), q, opts)
+}
+
+// DeleteSubscription ends a subscription for good.
+func (c *Client) DeleteSubscription(ctx context.Context, id string, opts ...CallOption) (*Subscription, error) {
+	return Call[Subscription](ctx, c, http.MethodDelete, at("/v1/subscriptions/%s", id), nil, opts...)
 }

@@ -314,6 +314,30 @@ const (
 	SagaStepStatusRefused     SagaStepStatus = "refused"
 )
 
+// Defines values for SubscriptionEnvelope.
+const (
+	SubscriptionEnvelopeCloudevents SubscriptionEnvelope = "cloudevents"
+	SubscriptionEnvelopePlain       SubscriptionEnvelope = "plain"
+)
+
+// Defines values for SubscriptionPausedReason.
+const (
+	SubscriptionPausedReasonRefused SubscriptionPausedReason = "refused"
+	SubscriptionPausedReasonRequest SubscriptionPausedReason = "request"
+)
+
+// Defines values for SubscriptionRequestEnvelope.
+const (
+	SubscriptionRequestEnvelopeCloudevents SubscriptionRequestEnvelope = "cloudevents"
+	SubscriptionRequestEnvelopePlain       SubscriptionRequestEnvelope = "plain"
+)
+
+// Defines values for SubscriptionRequestFrom.
+const (
+	SubscriptionRequestFromNow   SubscriptionRequestFrom = "now"
+	SubscriptionRequestFromStart SubscriptionRequestFrom = "start"
+)
+
 // Defines values for TargetPausedReason.
 const (
 	TargetPausedReasonAuthExpired TargetPausedReason = "auth_expired"
@@ -340,6 +364,27 @@ const (
 	TargetHealthStateIdle        TargetHealthState = "idle"
 	TargetHealthStatePaused      TargetHealthState = "paused"
 	TargetHealthStateSlowed      TargetHealthState = "slowed"
+)
+
+// Defines values for TopicErrorCause.
+const (
+	TopicErrorCauseAddress TopicErrorCause = "address"
+	TopicErrorCauseDNS     TopicErrorCause = "dns"
+	TopicErrorCauseExpired TopicErrorCause = "expired"
+	TopicErrorCauseNetwork TopicErrorCause = "network"
+	TopicErrorCauseOther   TopicErrorCause = "other"
+	TopicErrorCauseRefused TopicErrorCause = "refused"
+	TopicErrorCauseStatus  TopicErrorCause = "status"
+	TopicErrorCauseTLS     TopicErrorCause = "tls"
+	TopicErrorCauseTimeout TopicErrorCause = "timeout"
+)
+
+// Defines values for TopicProgressState.
+const (
+	TopicProgressStateBehind   TopicProgressState = "behind"
+	TopicProgressStateCurrent  TopicProgressState = "current"
+	TopicProgressStateRetrying TopicProgressState = "retrying"
+	TopicProgressStateStopped  TopicProgressState = "stopped"
 )
 
 // Defines values for TransferStatus.
@@ -2061,6 +2106,17 @@ type RenewLockRequest struct {
 	TTL string `json:"ttl,omitempty,omitzero"`
 }
 
+// ReplayRequest says after which event a topic is delivered again.
+type ReplayRequest struct {
+	// After the number of the event before the first that is delivered
+	After int64 `json:"after"`
+
+	// Topic one of the subscription's, or of a kind that it follows
+	//
+	// Examples: auction:0190b3a4-0000-7000-8000-000000000000
+	Topic string `json:"topic"`
+}
+
 // RotateSecretRequest says for how long the old secret signs too.
 type RotateSecretRequest struct {
 	// Overlap Go duration up to 720h for which the old secret signs too; 24h when absent
@@ -2283,6 +2339,66 @@ type Statistics struct {
 	TotalPositions int64   `json:"total_positions"`
 }
 
+// Subscription delivers the events of topics to a webhook.
+type Subscription struct {
+	// CreatedAt RFC 3339, UTC, microseconds
+	CreatedAt time.Time            `json:"created_at"`
+	Envelope  SubscriptionEnvelope `json:"envelope"`
+	ID        string               `json:"id"`
+	Name      string               `json:"name"`
+
+	// PausedAt nothing is sent while it is not null
+	PausedAt time.Time `json:"paused_at"`
+
+	// PausedReason refused: the target refused events for good, ten times in a row
+	PausedReason SubscriptionPausedReason `json:"paused_reason"`
+
+	// Refusals answers in a row by which the target refused an event for good; ten pause the subscription
+	Refusals int64 `json:"refusals"`
+
+	// Target the target's name
+	Target string   `json:"target"`
+	Topics []string `json:"topics"`
+
+	// Types empty: events of all types are delivered
+	Types []string `json:"types"`
+}
+
+// SubscriptionEnvelope defines model for Subscription.Envelope.
+type SubscriptionEnvelope string
+
+// SubscriptionPausedReason refused: the target refused events for good, ten times in a row
+type SubscriptionPausedReason string
+
+// SubscriptionRequest describes a subscription to be made.
+type SubscriptionRequest struct {
+	// Envelope plain, when absent: the message as the live stream has it; cloudevents: CloudEvents 1.0, structured JSON
+	Envelope SubscriptionRequestEnvelope `json:"envelope,omitempty,omitzero"`
+
+	// From now, when absent: with the events that are to come; start: with those that there are already
+	From SubscriptionRequestFrom `json:"from,omitempty,omitzero"`
+	Name string                  `json:"name"`
+
+	// Target the name of the webhook that events are delivered to
+	Target string `json:"target"`
+
+	// Topics 1 to 100 of auction:ID, campaign:ID and multidraw:ID; with * for the id, all of the kind, those to come included
+	//
+	// Examples: ["auction:*"]
+	Topics []string `json:"topics"`
+
+	// Types up to 50 types of events that are delivered; all when absent
+	//
+	// Examples: ["bid.placed","round.completed"]
+	Types []string `json:"types,omitempty,omitzero"`
+}
+
+// SubscriptionRequestEnvelope plain, when absent: the message as the live stream has it; cloudevents: CloudEvents 1.0, structured JSON
+type SubscriptionRequestEnvelope string
+
+// SubscriptionRequestFrom now, when absent: with the events that are to come; start: with those that there are already
+type SubscriptionRequestFrom string
+
 // Target is where publications go.
 type Target struct {
 	// CreatedAt RFC 3339, UTC, microseconds
@@ -2361,6 +2477,50 @@ type TargetHealth struct {
 
 // TargetHealthState failing: the last attempt failed; idle: no attempt has ended yet
 type TargetHealthState string
+
+// TopicError is why a topic's next event was not delivered.
+type TopicError struct {
+	// Cause expired: the event is not kept any more
+	Cause   TopicErrorCause `json:"cause"`
+	Message string          `json:"message"`
+
+	// StatusCode of the target's answer; null without one
+	StatusCode int64 `json:"status_code"`
+}
+
+// TopicErrorCause expired: the event is not kept any more
+type TopicErrorCause string
+
+// TopicProgress is how far a subscription has come with a topic.
+type TopicProgress struct {
+	// Attempts failed ones of the next event
+	Attempts int64 `json:"attempts"`
+
+	// DeliveredAt when an event of the topic was last delivered
+	DeliveredAt time.Time `json:"delivered_at"`
+
+	// Head number of the topic's last event
+	Head int64 `json:"head"`
+
+	// Lag events after seq
+	Lag int64 `json:"lag"`
+
+	// LastError is why a topic's next event was not delivered.
+	LastError TopicError `json:"last_error"`
+
+	// RetryAt nothing is sent before
+	RetryAt time.Time `json:"retry_at"`
+
+	// Seq number of the last event that was delivered, or passed over for its type
+	Seq int64 `json:"seq"`
+
+	// State stopped: the next event is not kept any more; replay the topic after a later number
+	State TopicProgressState `json:"state"`
+	Topic string             `json:"topic"`
+}
+
+// TopicProgressState stopped: the next event is not kept any more; replay the topic after a later number
+type TopicProgressState string
 
 // Transfer is the intent and the outcome of a transfer.
 type Transfer struct {

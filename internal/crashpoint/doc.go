@@ -21,6 +21,7 @@ const (
 	PublishClaimed       = "publish.claimed"        // the claim is committed, nothing is sent yet
 	PublishSent          = "publish.sent"           // the target has answered, nothing is written yet
 	PublishMarked        = "publish.marked"         // the result is written, COMMIT not yet sent
+	SubscriptionSent     = "subscription.sent"      // the target has an event, its place is not moved yet
 	AuctionSettle        = "auction.settle"         // the money of a round is moved, the round is not yet closed
 	// Of a transfer between ledgers. Legs have numbers from 0 in the order in which they are executed or prepared.
 	CrossIntent    = "cross.intent"    // the intent is committed, nothing is done yet

@@ -31,9 +31,11 @@ const (
 type Options struct {
 	Log Log
 	// Wire carries hints between processes. Nil means that there is one process, or that polling is good enough.
-	Wire      Wire
-	Logger    *slog.Logger
-	Notices   *Notices      // topics without a log; nil: there are none
+	Wire    Wire
+	Logger  *slog.Logger
+	Notices *Notices // topics without a log; nil: there are none
+	// Grown is told whenever a topic has grown, as far as this process hears of it, followed or not. It must not block. May be nil.
+	Grown     func(topic string, last int64)
 	Buffer    int           // how many events a subscription may fall behind once it was up to date; 1,024 when 0
 	Page      int           // how many events are read from the log at a time; 256 when 0
 	LogReads  int           // how many pages are read at a time for subscribers, and again as many to follow topics; 4 when 0
@@ -85,6 +87,9 @@ func New(o Options) *Hub {
 	o.Buffer, o.Page, o.LogReads, o.MaxTopics = cmp.Or(o.Buffer, 1024), cmp.Or(o.Page, 256), cmp.Or(o.LogReads, 4), cmp.Or(o.MaxTopics, 100)
 	o.PollEvery, o.HintEvery = cmp.Or(o.PollEvery, time.Second), cmp.Or(o.HintEvery, 20*time.Millisecond)
 	o.Grace, o.Logger = cmp.Or(o.Grace, 30*time.Second), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Grown == nil {
+		o.Grown = func(string, int64) {}
+	}
 	h := &Hub{
 		o: o, id: uuid.NewString(), feeds: map[string]*feed{}, pollNow: make(chan struct{}, 1),
 		pageReads: make(chan struct{}, o.LogReads), feedReads: make(chan struct{}, o.LogReads),
@@ -168,6 +173,7 @@ func (h *Hub) Committed(topic string, last int64, events func() []Event) {
 	if f := h.find(topic); f != nil {
 		f.committed(last, events)
 	}
+	h.o.Grown(topic, last)
 	if h.o.Wire != nil {
 		h.out.grown(topic, last)
 	}
@@ -447,6 +453,9 @@ func (h *Hub) receive(ctx context.Context) {
 func (h *Hub) hear(hint Hint) {
 	if hint.From == h.id {
 		return
+	}
+	if hint.Seq > 0 {
+		h.o.Grown(hint.Topic, hint.Seq)
 	}
 	f := h.find(hint.Topic)
 	if f == nil {

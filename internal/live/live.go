@@ -98,6 +98,12 @@ type Message struct {
 	JSON []byte
 }
 
+// JSON is an event as the contract has it, on one line: what subscribers of the topic are given.
+func JSON(topic string, e Event) []byte { return encode(topic, e).JSON }
+
+// FormatTime spells a time as the contract does.
+func FormatTime(t time.Time) string { return t.UTC().Truncate(time.Microsecond).Format(timeLayout) }
+
 // encode makes the message of an event: {"topic","seq","type","at","data"}, without seq where it has none.
 func encode(topic string, e Event) Message {
 	b := make([]byte, 0, len(topic)+len(e.Type)+len(e.Data)+96)

@@ -50,6 +50,7 @@ const (
 	publicationRow   rowKind = "publication"
 	targetRowKind    rowKind = "target"
 	automationRow    rowKind = "automation"
+	subscriptionRow  rowKind = "subscription"
 	sagaRow          rowKind = "saga"
 	// otherRow names what is no single row, or one that can't be looked at: it is tried again after each look.
 	otherRow rowKind = "a row of"
@@ -75,6 +76,7 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 	publicationRow:   `WITH free AS (SELECT id FROM publications WHERE` + named + freeOrGone + `publications WHERE id = gone)`,
 	targetRowKind:    `WITH free AS (SELECT id FROM targets WHERE` + named + freeOrGone + `targets WHERE id = gone)`,
 	automationRow:    `WITH free AS (SELECT id FROM automations WHERE` + named + freeOrGone + `automations WHERE id = gone)`,
+	subscriptionRow:  `WITH free AS (SELECT id FROM subscriptions WHERE` + named + freeOrGone + `subscriptions WHERE id = gone)`,
 	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
 	newAccountRow:    "", // see contests
 	referenceRow:     "", // likewise

@@ -58,8 +58,9 @@ var commits = [...]struct { //nolint:gochecknoglobals // A constant, but for the
 	row  rowKind
 }{
 	publish.NewPublications: {name: "publish.create"}, publish.NewTargets: {name: "publish.targets"},
-	publish.NewAutomations: {name: "publish.automations"}, publish.OnePublication: {"publish", publicationRow},
-	publish.OneTarget: {"publish.target", targetRowKind}, publish.OneAutomation: {"publish.automation", automationRow},
+	publish.NewAutomations: {name: "publish.automations"}, publish.NewSubscriptions: {name: "publish.subscriptions"},
+	publish.OnePublication: {"publish", publicationRow}, publish.OneTarget: {"publish.target", targetRowKind},
+	publish.OneAutomation: {"publish.automation", automationRow}, publish.OneSubscription: {"publish.subscription", subscriptionRow},
 }
 
 // Commit implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again. Where
@@ -99,8 +100,9 @@ func (s *Publications) commit(want publish.Want, decide func(*publish.Unit) erro
 		if p := u.Publication; p != nil && changed(&before, p) {
 			expectRows(b.Queue(updatePublication, p.ID, p.Status, p.Jitter.Microseconds(), p.PublishAt, p.ActualPublishAt, p.DueAt, p.Spent), 1, errLostRow)
 		}
-		if len(u.Audit) > 0 { // Every change of a target or an automation is audited.
+		if len(u.Audit) > 0 { // Every change of a target, an automation or a subscription is audited.
 			saveTarget(&b, u.Target)
+			saveSubscription(&b, u)
 			if a := u.Automation; a != nil {
 				expectRows(b.Queue(updateAutomation, a.ID, a.Status, a.NextAt), 1, errLostRow)
 			}
@@ -111,6 +113,9 @@ func (s *Publications) commit(want publish.Want, decide func(*publish.Unit) erro
 		saveTokens(&b, u.Tokens)
 		for _, a := range u.MadeAutomations {
 			insertAutomation(&b, a)
+		}
+		for _, made := range u.MadeSubscriptions {
+			saveMadeSubscription(&b, made, u.FromStart[made.ID], u.Spans)
 		}
 		if want.Thing != publish.NewPublications {
 			return sendDecided(ctx, tx, &b, u.Audit, u.Fresh, u.Now)
@@ -134,7 +139,7 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 		present []string
 		u       = &publish.Unit{
 			NewID: newID, Targets: map[string]*publish.Target{}, BlockedTargets: map[string]error{}, AutomationNames: map[string]bool{},
-			Tokens: map[uuid.UUID]publish.Sealed{},
+			Tokens: map[uuid.UUID]publish.Sealed{}, SubscriptionNames: map[string]bool{}, Spans: map[string]publish.TopicSpan{}, FromStart: map[uuid.UUID]bool{},
 		}
 	)
 	switch want.Thing {
@@ -144,10 +149,15 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 		b.Queue(lockTarget, want.ID).Query(collectOne(&u.Target, scanTarget, &publish.NotFoundError{What: "target", ID: want.ID}))
 	case publish.OneAutomation:
 		b.Queue(lockAutomation, want.ID).Query(collectOne(&u.Automation, scanAutomation, &publish.NotFoundError{What: "automation", ID: want.ID}))
-	case publish.NewAutomations:
-		b.Queue(selectTakenNames, want.Automations).Query(collect(&taken, pgx.RowTo[string]))
-		fallthrough
-	case publish.NewPublications:
+	case publish.OneSubscription:
+		b.Queue(lockSubscription, want.ID).Query(collectOne(&u.Subscription, scanSubscription, &publish.NotFoundError{What: "subscription", ID: want.ID}))
+	case publish.NewAutomations, publish.NewSubscriptions, publish.NewPublications:
+		switch want.Thing { //nolint:exhaustive // Publications have no names.
+		case publish.NewAutomations:
+			b.Queue(selectTakenNames, want.Automations).Query(collect(&taken, pgx.RowTo[string]))
+		case publish.NewSubscriptions:
+			b.Queue(takenSubscriptions, want.Subscriptions).Query(collect(&taken, pgx.RowTo[string]))
+		}
 		// The targets are locked. Those that somebody else has locked are done without, as lockBookAside does without accounts.
 		free := slices.DeleteFunc(slices.Clone(want.Targets), func(name string) bool {
 			reason := aside.rows.find(targetNameRow, name)
@@ -166,6 +176,7 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 	case publish.NewTargets:
 		b.Queue(selectTargetsByName, want.Targets).Query(collect(&found, scanTarget))
 	}
+	loadSpans(&b, want.Topics, u.Spans)
 	loadKeys(&b, want.Keys, &u.Known)
 	b.Queue(selectNow).QueryRow(func(row pgx.Row) error { return row.Scan(&u.Now) })
 	err := pgkit.Send(ctx, tx, &b)
@@ -178,7 +189,7 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 		}
 	}
 	for _, name := range taken {
-		u.AutomationNames[name] = true
+		u.AutomationNames[name], u.SubscriptionNames[name] = true, true // One of them is of no use.
 	}
 	return u, err
 }
@@ -284,7 +295,7 @@ func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, 
 }
 
 // listOf reads a page of what belongs to an entity, or returns absent where there is no such entity.
-func listOf[T any](ctx context.Context, from reads, exists string, absent error, list string, id uuid.UUID, after int64, limit int) (out []T, err error) {
+func listOf[T, P any](ctx context.Context, from reads, exists string, absent error, list string, id uuid.UUID, after P, limit int) (out []T, err error) {
 	err = from.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = nil
 		var (

@@ -55,6 +55,8 @@ const accessTable = `
 	staff POST /v1/publications/{id}/cancel | POST /v1/publications/{id}/publish | POST /v1/publications/{id}/retry | POST /v1/publications/{id}/schedule
 	staff GET /v1/automations | POST /v1/automations | GET /v1/automations/{id} | GET /v1/automations/{id}/firings
 	staff POST /v1/automations/{id}/cancel | POST /v1/automations/{id}/pause | POST /v1/automations/{id}/resume
+	staff GET /v1/subscriptions | POST /v1/subscriptions | GET /v1/subscriptions/{id} | GET /v1/subscriptions/{id}/topics | DELETE /v1/subscriptions/{id}
+	staff POST /v1/subscriptions/{id}/pause | POST /v1/subscriptions/{id}/resume | POST /v1/subscriptions/{id}/replay
 	staff GET /v1/targets | POST /v1/targets | GET /v1/targets/{id} | POST /v1/targets/{id}/credentials
 	staff POST /v1/targets/{id}/pause | POST /v1/targets/{id}/resume | POST /v1/targets/{id}/secret
 	staff POST /v1/locks | DELETE /v1/locks/{id} | POST /v1/locks/{id}/renew

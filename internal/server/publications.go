@@ -128,10 +128,10 @@ func (s *Server) publicationRoutes() []route {
 		publishingRoute(s, "publication", "cancel", "Cancel a draft or a scheduled publication", viewPublication, always(publish.Cancel{})),
 		publishingRoute(s, "publication", "retry", "Attempt a failed publication anew", viewPublication, always(publish.Retry{})),
 	}
-	return slices.Concat(s.targetRoutes(), own, s.automationRoutes())
+	return slices.Concat(s.targetRoutes(), own, s.automationRoutes(), s.subscriptionRoutes())
 }
 
-// publishingRoute is an operation on one publication, target or automation, whose id is in the path.
+// publishingRoute is an operation on one publication, target, automation or subscription, whose id is in the path.
 func publishingRoute[Req, R, V any](s *Server, what, verb, summary string, view func(R) V, op func(*Req) (publish.Op, error)) route {
 	return actRoute(what+"s", verb, what, summary, view, s.Publish.Execute, plain(op))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -18,8 +19,8 @@ var (
 
 // Delivery is what a sender is given.
 type Delivery struct {
-	Publication uuid.UUID
-	Version     int64 // grows with each attempt
+	Publication uuid.UUID // or the event, of a subscription: what receivers know repeats by
+	Version     int64     // grows with each attempt
 	// At is when the attempt is made, by the database's clock: receivers refuse what seems old, and this machine's clock
 	// may be wrong.
 	At       time.Time
@@ -27,13 +28,34 @@ type Delivery struct {
 	Secret   []byte
 	Previous []byte // the secret before the last rotation, nil once its overlap is over
 	Payload  []byte // JSON
-	Progress []byte // what an earlier attempt has saved, nil when there is none
+	// ContentType is the payload's, application/json where it is empty.
+	ContentType string
+	Progress    []byte // what an earlier attempt has saved, nil when there is none
 	// Save keeps what this attempt has brought about so far, for the next one, in a format of the sender's own, which must
 	// be text. It returns [ErrClaimLost] when another process may be at the publication: then the attempt must end. A
 	// sender saves before each step that cannot be taken back.
 	Save func(ctx context.Context, progress []byte) error
 	// Meter is told what the attempt is doing, for those who watch it. May be nil.
 	Meter *Meter
+}
+
+// Unseal gives the delivery the secrets of its target. It returns why the secret cannot be read, which is for the log; where the one
+// before it cannot, the delivery goes without.
+func (d *Delivery) Unseal(ctx context.Context, v *Vault, logger *slog.Logger) (err error) {
+	if d.Secret, err = v.Open(d.Target.Secret, d.Target.ID[:]); err != nil {
+		return err
+	}
+	if until := d.Target.PreviousUntil; until != nil && d.At.Before(*until) {
+		if d.Previous, err = v.Open(d.Target.Previous, d.Target.ID[:]); err != nil {
+			logger.WarnContext(ctx, "a target's previous secret cannot be read", "target", d.Target.ID, "error", err)
+		}
+	}
+	return nil
+}
+
+// Unreadable is what an attempt ends with when [Delivery.Unseal] fails.
+func Unreadable() Result {
+	return Result{Class: Transient, Error: "the target's secret cannot be read"}
 }
 
 // Sender brings publications to the targets of one kind. It must return when ctx ends, and is called concurrently. [Deliver] bounds

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Op is an operation on a publication, a target or an automation.
+// Op is an operation on a publication, a target, an automation or a subscription.
 type Op interface {
 	// action names the operation in the audit log.
 	action() string

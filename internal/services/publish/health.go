@@ -19,6 +19,8 @@ const (
 	CauseStatus  Cause = "status"  // the answer's status says so
 	CauseAddress Cause = "address" // the address is not one that this server sends to
 	CauseOther   Cause = "other"
+	// CauseExpired is a topic's alone: its next event is not kept any more, and nothing was sent.
+	CauseExpired Cause = "expired"
 
 	causeOwn Cause = "own" // this process had to end the attempt
 )

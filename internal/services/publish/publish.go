@@ -163,9 +163,10 @@ var (
 // ErrClaimLost is returned when something was to be written under a claim that is not in force any more.
 var ErrClaimLost = errors.New("publish: the claim was lost")
 
-// NotFoundError is returned when there is no such publication, target or automation. A target may be known by its name.
+// NotFoundError is returned when there is no such publication, target, automation, subscription or topic. A target may be known by its
+// name, and a topic is.
 type NotFoundError struct {
-	What string // publication, target or automation
+	What string // publication, target, automation, subscription or topic
 	Name string
 	ID   uuid.UUID
 }

@@ -25,10 +25,14 @@ func thingOf(op Op) Thing {
 		return NewTargets
 	case CreateAutomation:
 		return NewAutomations
+	case CreateSubscription:
+		return NewSubscriptions
 	case RotateSecret, ReplaceCredentials, PauseTarget, ResumeTarget:
 		return OneTarget
 	case PauseAutomation, ResumeAutomation, CancelAutomation:
 		return OneAutomation
+	case PauseSubscription, ResumeSubscription, ReplayTopic, DeleteSubscription:
+		return OneSubscription
 	}
 	return OnePublication
 }
@@ -51,7 +55,10 @@ type Options struct {
 	// Scheduled is called after a commit with the time until something is due, by the database's clock; 0 or less: now. It
 	// must not block, and may be called concurrently.
 	Scheduled func(in time.Duration)
-	Logger    *slog.Logger
+	// Subscribed is called after a commit that has made or changed subscriptions, or changed their target. It must not block, and may be
+	// called concurrently.
+	Subscribed func()
+	Logger     *slog.Logger
 }
 
 // Service executes commands on publications and targets. It is safe for concurrent use.
@@ -69,6 +76,9 @@ func NewService(store Store, o Options) *Service {
 	if o.Scheduled == nil {
 		o.Scheduled = func(time.Duration) {}
 	}
+	if o.Subscribed == nil {
+		o.Subscribed = func() {}
+	}
 	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
 	if lanes.MaxBatch <= 0 {
@@ -83,13 +93,13 @@ func NewService(store Store, o Options) *Service {
 	return s
 }
 
-// Create makes a publication, with a [Create], a target, with a [CreateTarget], or an automation, with a
-// [CreateAutomation]. Errors are those of [Service.Execute].
+// Create makes a publication, with a [Create], a target, with a [CreateTarget], an automation, with a
+// [CreateAutomation], or a subscription, with a [CreateSubscription]. Errors are those of [Service.Execute].
 func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
 	return s.Execute(ctx, uuid.Nil, c)
 }
 
-// Execute decides one command on a publication, a target or an automation, commits it, and returns its answer. It returns
+// Execute decides one command on a publication, a target, an automation or a subscription, commits it, and returns its answer. It returns
 // groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error. A command
 // without a Render gets the refusal as the answer's Err, [NotFoundError] among them. It waits for what another session has locked, as
 // command.Execute does. A creation needs no id.
@@ -117,6 +127,11 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 			want.Targets = append(want.Targets, op.Name)
 		case CreateAutomation:
 			want.Targets, want.Automations = append(want.Targets, op.Target), append(want.Automations, op.Name)
+		case CreateSubscription:
+			want.Targets, want.Subscriptions = append(want.Targets, op.Target), append(want.Subscriptions, op.Name)
+			want.Topics = append(want.Topics, op.Topics...)
+		case ReplayTopic:
+			want.Topics = append(want.Topics, op.Topic)
 		}
 	}
 	var soon []time.Duration
@@ -148,6 +163,9 @@ func (s *Service) flush(ctx context.Context, on Subject, batch []command.Command
 	})
 	if absent, ok := errors.AsType[*NotFoundError](err); ok {
 		return command.RefuseAll(batch, absent), nil
+	}
+	if err == nil && (on.Thing == NewSubscriptions || on.Thing == OneSubscription || on.Thing == OneTarget) {
+		s.o.Subscribed()
 	}
 	if err == nil && len(soon) > 0 {
 		s.o.Scheduled(slices.Min(soon))
@@ -182,6 +200,8 @@ func (s *Service) decide(u *Unit, op Op) (result any, id uuid.UUID, err error) {
 		u.AutomationNames[op.Name] = true
 		u.MadeAutomations = append(u.MadeAutomations, made)
 		return made, made.ID, nil
+	case CreateSubscription:
+		return makeSubscription(u, op)
 	}
 	switch {
 	case u.Target != nil:
@@ -191,10 +211,43 @@ func (s *Service) decide(u *Unit, op Op) (result any, id uuid.UUID, err error) {
 			return nil, id, err
 		}
 		return new(*u.Automation), u.Automation.ID, nil
+	case u.Subscription != nil:
+		return changeSubscription(u, op)
 	}
 	if err := Decide(u.Publication, op, u.Now, draw); err != nil {
 		return nil, id, err
 	}
 	u.note(u.Publication)
 	return new(*u.Publication), u.Publication.ID, nil
+}
+
+func makeSubscription(u *Unit, op CreateSubscription) (made any, id uuid.UUID, err error) {
+	target, err := u.target(op.Target)
+	switch {
+	case err != nil:
+		return nil, id, err
+	case u.SubscriptionNames[op.Name]:
+		return nil, id, ErrSubscriptionExists
+	}
+	s, err := DecideCreateSubscription(op, target, u.Spans, u.NewID(), u.Now)
+	if err != nil {
+		return nil, id, err
+	}
+	u.SubscriptionNames[op.Name] = true
+	u.MadeSubscriptions = append(u.MadeSubscriptions, s)
+	u.FromStart[s.ID] = op.FromStart
+	return s, s.ID, nil
+}
+
+func changeSubscription(u *Unit, op Op) (changed any, id uuid.UUID, err error) {
+	if err := DecideSubscription(u.Subscription, op, u.Spans, u.Now); err != nil {
+		return nil, id, err
+	}
+	switch op := op.(type) {
+	case ReplayTopic:
+		u.Replays = append(u.Replays, op)
+	case ResumeSubscription:
+		u.Resumed = true
+	}
+	return new(*u.Subscription), u.Subscription.ID, nil
 }

@@ -19,9 +19,11 @@ const (
 	NewPublications Thing = iota
 	NewTargets
 	NewAutomations
+	NewSubscriptions
 	OnePublication
 	OneTarget
 	OneAutomation
+	OneSubscription
 )
 
 func (t Thing) isNew() bool { return t < OnePublication }
@@ -40,9 +42,11 @@ type Subject struct {
 type Want struct {
 	Subject
 
-	Targets     []string // the names of those that are to be read, for what is made
-	Automations []string // names of automations to be made, which may be taken
-	Keys        []idempotency.ID
+	Targets       []string // the names of those that are to be read, for what is made
+	Automations   []string // names of automations to be made, which may be taken
+	Subscriptions []string // likewise, of subscriptions
+	Topics        []string // whose spans are to be read
+	Keys          []idempotency.ID
 }
 
 // Unit is what one transaction works on. Its maps are there.
@@ -52,17 +56,26 @@ type Unit struct {
 	Targets map[string]*Target // those that exist of the names that were asked for
 	// BlockedTargets is why others of them can't be used now.
 	BlockedTargets map[string]error
-	// Publication, Target or Automation is the one that is locked, where the transaction works on one.
-	Publication     *Publication
-	Target          *Target
-	Automation      *Automation
-	AutomationNames map[string]bool // those that are taken, of the names that were asked for
+	// Publication, Target, Automation or Subscription is the one that is locked, where the transaction works on one.
+	Publication  *Publication
+	Target       *Target
+	Automation   *Automation
+	Subscription *Subscription
+	// AutomationNames and SubscriptionNames are those that are taken, of the names that were asked for.
+	AutomationNames   map[string]bool
+	SubscriptionNames map[string]bool
+	Spans             map[string]TopicSpan // of the topics that exist, of those that were asked for
 	// Made and its like are to be inserted; Tokens by target, in place of what there is.
 	Made            []*Publication
 	MadeTargets     []*Target
 	MadeAutomations []*Automation
-	Tokens          map[uuid.UUID]Sealed
-	Audit           []command.Audit
+	// MadeSubscriptions begin with the events that are to come, but for those in FromStart.
+	MadeSubscriptions []*Subscription
+	FromStart         map[uuid.UUID]bool
+	Replays           []ReplayTopic // of the one subscription
+	Resumed           bool          // whether the one subscription's topics wait for no retry any more
+	Tokens            map[uuid.UUID]Sealed
+	Audit             []command.Audit
 	// Known are the records of the keys, Fresh those to be written. Where answers hold secrets, they are sealed in both.
 	Known, Fresh []idempotency.Record
 	// Blocked is why nothing is locked: another session has locked it. Nothing is written then; the keys tell repeats.
@@ -118,6 +131,13 @@ type Reader interface {
 	Target(ctx context.Context, id uuid.UUID) (*Target, error)
 	// Targets returns up to limit targets with a number above after, in order.
 	Targets(ctx context.Context, after int64, limit int) ([]Target, error)
+	// Subscription returns one subscription, or [NotFoundError].
+	Subscription(ctx context.Context, id uuid.UUID) (*Subscription, error)
+	// Subscriptions returns up to limit subscriptions with a number above after, in order.
+	Subscriptions(ctx context.Context, after int64, limit int) ([]Subscription, error)
+	// TopicsOf returns up to limit topics of a subscription that come after one in the order of text, of those that it has come to, or
+	// [NotFoundError].
+	TopicsOf(ctx context.Context, id uuid.UUID, after string, limit int) ([]TopicProgress, error)
 }
 
 // Claim is the right to make one attempt at the publication ID, or to renew the token of the target ID.

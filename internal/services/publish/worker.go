@@ -337,23 +337,17 @@ func (w *Worker) send(ctx context.Context, work *Work, since time.Time) Result {
 	if sender == nil {
 		return Result{Class: Permanent, Error: ErrUnsupportedKind.Error()}
 	}
-	secret, err := w.o.Vault.Open(work.Target.Secret, work.Target.ID[:])
-	if err != nil {
-		w.o.Logger.ErrorContext(ctx, "a target's secret cannot be read", "target", work.Target.ID, "error", err)
-		return Result{Class: Transient, Error: "the target's secret cannot be read"}
-	}
 	d := &Delivery{
 		Publication: work.ID, Version: work.Version, At: work.ClaimedAt.Add(time.Since(since)),
-		Target: work.Target, Secret: secret, Payload: work.Payload, Progress: work.Progress,
+		Target: work.Target, Payload: work.Payload, Progress: work.Progress,
 		Save: func(ctx context.Context, progress []byte) error {
 			return w.o.Queue.SaveProgress(ctx, work.Claim, progress)
 		},
 		Meter: work.meter,
 	}
-	if until := work.Target.PreviousUntil; until != nil && d.At.Before(*until) {
-		if d.Previous, err = w.o.Vault.Open(work.Target.Previous, work.Target.ID[:]); err != nil {
-			w.o.Logger.WarnContext(ctx, "a target's previous secret cannot be read", "target", work.Target.ID, "error", err)
-		}
+	if err := d.Unseal(ctx, w.o.Vault, w.o.Logger); err != nil {
+		w.o.Logger.ErrorContext(ctx, "a target's secret cannot be read", "target", work.Target.ID, "error", err)
+		return Unreadable()
 	}
 	return Deliver(ctx, sender, d)
 }

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func (*Sender) request(ctx context.Context, d *publish.Delivery) (*http.Request,
 		standardwebhooks.HeaderWebhookTimestamp: strconv.FormatInt(d.At.Unix(), 10),
 		standardwebhooks.HeaderWebhookSignature: signature,
 		VersionHeader:                           strconv.FormatInt(d.Version, 10),
-		"Content-Type":                          "application/json",
+		"Content-Type":                          cmp.Or(d.ContentType, "application/json"),
 	} {
 		request.Header.Set(name, value)
 	}
