@@ -61,7 +61,7 @@ var operations = map[string]string{
 	"get-automations": "Automations", "post-automations": "CreateAutomation", "get-automations-id": "GetAutomation",
 	"get-automations-id-firings": "Firings", "post-automations-id-pause": "PauseAutomation", "post-automations-id-resume": "ResumeAutomation",
 	"post-automations-id-cancel": "CancelAutomation",
-	"get-subscriptions": "Subscriptions", "post-subscriptions": "CreateSubscription", "get-subscriptions-id": "GetSubscription",
+	"get-subscriptions":          "Subscriptions", "post-subscriptions": "CreateSubscription", "get-subscriptions-id": "GetSubscription",
 	"get-subscriptions-id-topics": "SubscriptionTopics", "post-subscriptions-id-pause": "PauseSubscription",
 	"post-subscriptions-id-resume": "ResumeSubscription", "post-subscriptions-id-replay": "ReplayTopic", "delete-subscriptions-id": "DeleteSubscription",
 

@@ -105,6 +105,7 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 		UNION ALL SELECT w.id FROM sagas s JOIN unnest($1::text[]) AS w (id) ON w.id = s.id::text
 		UNION ALL SELECT w.id FROM publications p JOIN unnest($1::text[]) AS w (id) ON w.id = p.id::text
 		UNION ALL SELECT w.id FROM targets t JOIN unnest($1::text[]) AS w (id) ON w.id = t.id::text
+		UNION ALL SELECT w.id FROM subscriptions s JOIN unnest($1::text[]) AS w (id) ON w.id = s.id::text
 		UNION ALL SELECT w.id FROM auctions a JOIN unnest($1::text[]) AS w (id) ON w.id = a.id::text
 		UNION ALL SELECT w.id FROM auction_bids b
 			JOIN unnest($1::text[]) AS w (id) ON w.id = format('bid %s of %s over %s in auction %s', b.seq, b.account, b.amount, b.auction)

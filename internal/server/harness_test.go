@@ -26,6 +26,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -52,7 +53,8 @@ type env struct {
 	multidraw  *multidraw.Service
 	cross      *cross.Service
 	publish    *publish.Service
-	publishing func() // makes the worker work
+	publishing func() // makes the worker work, and the deliverer
+	deliverer  *deliver.Deliverer
 	locks      *postgres.Locks
 	keys       *postgres.APIKeys
 	adminID    string

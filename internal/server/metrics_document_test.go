@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/lock/lockprom"
 )
@@ -97,6 +98,7 @@ func documentMetrics(t *testing.T) string {
 	lockprom.New(r)
 	telemetry.NewMultidraws(r)
 	telemetry.NewPublications[string, string](r)
+	telemetry.NewSubscriptions(r, deliver.Outcomes()).Observe(func() telemetry.SubscriptionState { return telemetry.SubscriptionState{} })
 	telemetry.NewSagas(r)
 	telemetry.NewHistory(r)
 	telemetry.NewCheckpoints(r)

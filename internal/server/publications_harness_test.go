@@ -10,12 +10,13 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/webhook"
 )
 
-// startPublishing makes the service of publications, and a worker that rests until a test calls publishing.
+// startPublishing makes the service of publications, and a worker and a deliverer that rest until a test calls publishing.
 func (e *env) startPublishing(db *postgres.DB, lanes groupcommit.Options) {
 	e.t.Helper()
 	vault, err := publish.NewVault(bytes.Repeat([]byte{7}, publish.VaultKeySize))
@@ -27,11 +28,16 @@ func (e *env) startPublishing(db *postgres.DB, lanes groupcommit.Options) {
 		Queue: store, Vault: vault, Senders: map[publish.Kind]publish.Sender{publish.KindWebhook: sender, publish.KindDeviantArt: art},
 		Policy: publish.Policy{Backoff: 20 * time.Millisecond}, StaleAfter: time.Hour, SweepEvery: time.Hour, Drain: 10 * time.Second,
 	})
-	e.publish = publish.NewService(store, publish.Options{Lanes: lanes, Vault: vault, Scheduled: worker.Scheduled})
+	e.publish = publish.NewService(store, publish.Options{Lanes: lanes, Vault: vault, Scheduled: worker.Scheduled, Subscribed: func() { e.deliverer.Grown(deliver.Changes, 1) }})
+	e.deliverer = deliver.New(deliver.Options{
+		Store: store, Log: postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted}), Sender: sender, Vault: vault,
+		Policy: publish.Policy{Backoff: 20 * time.Millisecond},
+	})
 	e.publishing = sync.OnceFunc(func() {
 		ctx, stop := context.WithCancel(context.WithoutCancel(e.t.Context()))
 		var done sync.WaitGroup
 		done.Go(func() { worker.Run(ctx) })
+		done.Go(func() { e.deliverer.Lead(ctx, 1) })
 		e.t.Cleanup(func() { stop(); done.Wait(); sender.Close(); art.Close() })
 	})
 }
@@ -53,7 +59,7 @@ func (e *env) failedPublication(target string) (path string) {
 	return path
 }
 
-// usePublishing calls the routes of targets and automations, each with success.
+// usePublishing calls the routes of targets, automations and subscriptions, each with success.
 func (e *env) usePublishing() {
 	e.t.Helper()
 	ok := http.StatusOK
@@ -77,4 +83,5 @@ func (e *env) usePublishing() {
 	for _, verb := range []string{"pause", "resume", "cancel"} {
 		e.post(rule+"/"+verb, ``).want(ok)
 	}
+	e.useSubscriptions("used")
 }

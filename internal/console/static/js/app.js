@@ -24,6 +24,8 @@ const pages = [
   { path: "automations/:id", module: "automation" },
   { path: "targets", module: "targets", nav: "Targets" },
   { path: "targets/:id", module: "target" },
+  { path: "subscriptions", module: "subscriptions", nav: "Subscriptions" },
+  { path: "subscriptions/:id", module: "subscription" },
   { group: "Money" },
   { path: "accounts", module: "accounts", nav: "Accounts" },
   { path: "accounts/:id", module: "account" },

@@ -3,7 +3,7 @@ import { h, add } from "./dom.js";
 import { get } from "./api.js";
 import { short } from "./format.js";
 
-const homes = { campaign: "campaigns", position: "campaigns", auction: "auctions", publication: "publications", multidraw: "multidraws", automation: "automations", saga: "sagas", target: "targets", transfer: "transfers", account: "accounts", hold: "accounts" };
+const homes = { campaign: "campaigns", position: "campaigns", auction: "auctions", publication: "publications", multidraw: "multidraws", automation: "automations", subscription: "subscriptions", saga: "sagas", target: "targets", transfer: "transfers", account: "accounts", hold: "accounts" };
 
 // home is the page of a thing; undefined where it has none.
 export function home(kind, id) {
