@@ -76,7 +76,7 @@ func TestEventsOutlastKills(t *testing.T) {
 	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, 2*patience), c, accounts, 1_000_000_000))
 	m := newMailbox(t, rng)
 	everything := m.subscribe(t, c, "plain", `"topics":["auction:*"],"from":"start"`)
-	campaign := post(t, c, "/v1/campaigns", `{"name":"raffle","base_length":40,"price":1,"currency":"SIM","beneficiary":"seller","prizes":[{"name":"grand","quantity":1}]}`).ID
+	campaign := post(t, c, "/v1/campaigns", `{"name":"raffle","layers":[{"positions":40}],"price":1,"currency":"SIM","beneficiary":"seller","prizes":[{"name":"grand","quantity":1}]}`).ID
 	post(t, c, "/v1/campaigns/"+campaign+"/publish", `{}`)
 	sales := m.subscribe(t, c, "clouds", fmt.Sprintf(`"topics":["campaign:%s"],"envelope":"cloudevents"`, campaign))
 
