@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -213,7 +214,7 @@ func (m *mailbox) take(r *http.Request, body []byte) {
 	id := r.Header.Get("webhook-id")
 	if r.Header.Get("content-type") != "application/json" {
 		e.Topic = e.Subject
-		if _, err := fmt.Sscan(e.Sequence, &e.Seq); err != nil || e.Version != "1.0" || e.ID != id {
+		if e.Seq, err = strconv.ParseInt(e.Sequence, 10, 64); err != nil || e.Version != "1.0" || e.ID != id {
 			complain("no CloudEvent of this id: %v %s", err, id)
 		}
 	}
