@@ -18,7 +18,7 @@ LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/repl
 	./redisclient/... ./saga/...
 ARGS ?=
 
-.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross site clean
+.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross site release clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -82,11 +82,14 @@ topology: ## three servers behind a proxy, as processes: kill one, stop one, che
 cross: ## check the types of all packages for macOS and Windows
 	go run ./scripts/typecheck darwin/arm64 windows/amd64
 
+release: ## archives, bills of materials, a container image and their checksums, in dist/ (VERSION=v0.1.0; ARGS=--check builds twice and compares)
+	scripts/release.sh $(VERSION) $(ARGS)
+
 site: ## build the documentation as a static site in bin/site (needs npm)
 	scripts/site.sh
 
 clean: ## remove what was built here, but not .tools/
-	rm -rf bin
+	rm -rf bin dist
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
