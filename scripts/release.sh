@@ -47,8 +47,8 @@ build() {
 		cp "$source/LICENSE" "$source/README.md" "$source/CHANGELOG.md" "$out/$name/"
 		if [[ $target == linux/* ]]; then
 			cp "$source/deploy/fairlead.service" "$source/deploy/fairlead.env.example" "$out/$name/"
-			cp "$out/$name/fairlead" "$source/fairlead-${target#*/}"
-			images+=("$target=$source/fairlead-${target#*/}")
+			cp "$out/$name/fairlead" "$source-${target#*/}" # Not into the clone, whose state the next binary is told.
+			images+=("$target=$source-${target#*/}")
 		fi
 		go version -m -json "$out/$name/fairlead" | jq -f "$source/scripts/sbom.jq" >"$out/$name.cdx.json"
 		[ "$(jq -r .metadata.component.version "$out/$name.cdx.json")" = "$version" ] || die "the binary of $target says another version"
