@@ -74,10 +74,11 @@ fuzz: ## every fuzzer for FUZZTIME (10s)
 generate: ## write docs/openapi.json, problems.md, flags.md and the Go client's types from the code
 	@scripts/generate.sh
 
-topology: ## three servers behind a proxy, as processes: kill one, stop one, check the books
+topology: ## three servers behind HAProxy, then nginx, as processes: kill one, stop one, check the books
 	@scripts/setup.sh topology
 	@$(MAKE) --no-print-directory build
-	scripts/topology.sh $(ARGS)
+	scripts/topology.sh haproxy $(ARGS)
+	scripts/topology.sh nginx $(ARGS)
 
 cross: ## check the types of all packages for macOS and Windows
 	go run ./scripts/typecheck darwin/arm64 windows/amd64

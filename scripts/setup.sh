@@ -7,7 +7,7 @@
 #                            one), Redis, etcd, PgBouncer, Chromium, curl,
 #                            and axe-core from npm
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
-#   scripts/setup.sh topology    what run needs, and HAProxy
+#   scripts/setup.sh topology    what run needs, HAProxy and nginx
 #   scripts/setup.sh torture what test needs, and libfaketime
 #   scripts/setup.sh faults  what run needs, Prometheus, psql and curl
 #   scripts/setup.sh failover    what run needs, Patroni, etcd, psql and a C compiler
@@ -141,6 +141,7 @@ install_packages() {
 			pgbouncer) $sudo systemctl disable -q pgbouncer 2>/dev/null || : ;;
 			prometheus) $sudo systemctl disable -q prometheus 2>/dev/null || : ;;
 			haproxy) $sudo systemctl disable -q haproxy 2>/dev/null || : ;;
+			nginx-light) $sudo systemctl disable -q nginx 2>/dev/null || : ;;
 			patroni) $sudo systemctl disable -q patroni 2>/dev/null || : ;;
 			esac
 		done
@@ -203,6 +204,7 @@ if [ "$mode" = torture ] && have apt-get; then # Where there is none, the tests 
 fi
 if [ "$mode" = topology ]; then
 	have haproxy || need HAProxy haproxy haproxy
+	have nginx || need nginx nginx-light nginx
 fi
 go_missing=
 if ! have_go; then
