@@ -49,7 +49,7 @@ fmt: ## format the code (needs golangci-lint, which lint builds)
 
 torture: ## the long tests, for a machine at rest: kills, stops, a full disk, clock steps, 10^5 references, then failover (LONG=./lock/..., PAUSE=10s)
 	@scripts/setup.sh torture
-	FAIRLEAD_TORTURE=1 FAIRLEAD_PAUSE=$(PAUSE) go test -p 1 -count=1 -v -timeout 75m $(ARGS) $(LONG)
+	FAIRLEAD_TORTURE=1 FAIRLEAD_PAUSE=$(PAUSE) go test -p 1 -count=1 -v -timeout 3h $(ARGS) $(LONG)
 	@$(MAKE) --no-print-directory failover
 
 faults: ## each alert in a real fault, seen by a Prometheus and ended by what the runbook says (about 3 minutes)
