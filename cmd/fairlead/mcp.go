@@ -20,7 +20,7 @@ import (
 )
 
 // mcpTokenVariable holds the token that agents need over HTTP.
-const mcpTokenVariable = "FAIRLEAD_MCP_TOKEN"
+const mcpTokenVariable = "FAIRLEAD_MCP_TOKEN" //nolint:gosec // The name of a variable.
 
 const (
 	// mcpAttempts and mcpRetryFor bound how long a tool tries by itself: the agent can call again.
@@ -77,9 +77,8 @@ func newMCP() *cobra.Command {
 			if address != "" {
 				return serveMCP(cmd, server, address)
 			}
-			err = server.Run(cmd.Context(), &sdk.StdioTransport{})
-			if cmd.Context().Err() != nil {
-				return nil // It was ended, which is a success.
+			if err = server.Run(cmd.Context(), &sdk.StdioTransport{}); errors.Is(err, context.Canceled) {
+				err = nil // It was ended, which is a success.
 			}
 			return err
 		},
@@ -95,10 +94,8 @@ func newMCP() *cobra.Command {
 // serveMCP serves agents over HTTP until the command is ended.
 func serveMCP(cmd *cobra.Command, server *sdk.Server, address string) error {
 	token := os.Getenv(mcpTokenVariable)
-	if token != "" {
-		if err := auth.ValidAdminKey(token); err != nil {
-			return fmt.Errorf("%s: %w", mcpTokenVariable, err)
-		}
+	if token != "" && auth.ValidAdminKey(token) != nil {
+		return fmt.Errorf("%s must be 32 to 512 visible ASCII characters", mcpTokenVariable)
 	}
 	ctx := cmd.Context()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)

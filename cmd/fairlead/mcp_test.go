@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,8 +40,8 @@ func (s *scene) status(path string, id any) string {
 func (s *scene) named(path, member, value string) string {
 	s.t.Helper()
 	n := 0
-	for after := ""; ; {
-		doc := s.call("GET", path+"?limit=200&after="+after, nil)
+	for page := "?limit=200"; ; {
+		doc := s.call("GET", path+page, nil)
 		items, _ := doc["items"].([]any)
 		for _, item := range items {
 			if one, _ := item.(obj); fmt.Sprint(one[member]) == value {
@@ -49,7 +52,7 @@ func (s *scene) named(path, member, value string) string {
 		if !more {
 			return fmt.Sprint(n)
 		}
-		after = next
+		page = "?limit=200&after=" + next
 	}
 }
 
@@ -75,7 +78,7 @@ func mcpWrites() []mcpWrite {
 				doc, _ := s.try("GET", "/v1/accounts/"+name, nil)
 				return fmt.Sprint(doc["version"])
 			},
-			want: "0",
+			want: "1",
 		},
 		{
 			tool: "prepare_transfer", want: "750+0 250+0", seen: both,
@@ -215,7 +218,7 @@ func mcpWrites() []mcpWrite {
 
 // TestMCPWritesActOnce: whatever an agent commits ten times is done once: in a row, at once, and by a process that was started after
 // the one that had prepared it was killed.
-func TestMCPWritesActOnce(t *testing.T) {
+func TestMCPWritesActOnce(t *testing.T) { //nolint:tparallel // Its parts use one server, in order.
 	t.Parallel()
 	s := startScene(t)
 	ways := []struct {
@@ -230,12 +233,15 @@ func TestMCPWritesActOnce(t *testing.T) {
 				}
 			}
 		}},
-		{"at once", func(t *testing.T, a *agent, in obj, _ func() *agent) {
+		{"at once", func(t *testing.T, a *agent, in obj, again func() *agent) {
 			t.Helper()
 			firsts, mu := 0, sync.Mutex{}
+			processes := []*agent{a, again()}
+			defer processes[1].kill()
 			var calls sync.WaitGroup
-			for range 10 {
+			for i := range 10 {
 				calls.Go(func() {
+					a := processes[i%2]
 					got, failed := a.try("commit", obj{"id": in["id"], "command": in["command"]})
 					mu.Lock()
 					defer mu.Unlock()
@@ -351,14 +357,14 @@ func TestMCPLostAnswers(t *testing.T) {
 
 	// A server that is away.
 	in = b.call("prepare_transfer", obj{"from": "payer", "to": "payee", "amount": 100})
-	between.Listener.Close()
+	testwait.Must(t, between.Listener.Close())
 	between.CloseClientConnections()
 	b.refused("no_answer", "unknown", "commit", obj{"id": in["id"]})
 	b.refused("no_answer", "not_applied", "get_account", obj{"account": "payer"})
 }
 
 // TestMCPRefusals: what is changed, expired, foreign or wrong is refused, and says why.
-func TestMCPRefusals(t *testing.T) {
+func TestMCPRefusals(t *testing.T) { //nolint:tparallel // Its parts use one server, in order.
 	t.Parallel()
 	s := startScene(t)
 	s.account("payer", 100)
@@ -417,10 +423,18 @@ func TestMCPRefusals(t *testing.T) {
 	})
 	t.Run("wrong", func(t *testing.T) {
 		for _, args := range []obj{
-			{}, {"from": "payer"}, {"from": "payer", "to": "payee"}, {"from": "payer", "to": "payee", "amount": 0},
-			{"from": "payer", "to": "payee", "amount": -5}, {"from": "payer", "to": "payee", "amount": 1.5}, {"from": "payer", "to": "payee", "amount": "5"},
-			{"from": "payer", "to": "payee", "amount": uint64(1) << 53}, {"from": "a b", "to": "payee", "amount": 5}, {"from": "payer/../x", "to": "payee", "amount": 5},
-			{"from": "payer", "to": "payee", "amount": 5, "ammount": 5}, {"from": "payer", "to": "payee", "amount": 5, "legs": []obj{{"from": "payer", "to": "payee", "amount": 5}}},
+			{},
+			{"from": "payer"},
+			{"from": "payer", "to": "payee"},
+			{"from": "payer", "to": "payee", "amount": 0},
+			{"from": "payer", "to": "payee", "amount": -5},
+			{"from": "payer", "to": "payee", "amount": 1.5},
+			{"from": "payer", "to": "payee", "amount": "5"},
+			{"from": "payer", "to": "payee", "amount": uint64(1) << 53},
+			{"from": "a b", "to": "payee", "amount": 5},
+			{"from": "payer/../x", "to": "payee", "amount": 5},
+			{"from": "payer", "to": "payee", "amount": 5, "sum": 5},
+			{"from": "payer", "to": "payee", "amount": 5, "legs": []obj{{"from": "payer", "to": "payee", "amount": 5}}},
 		} {
 			a.refused("bad_request", "not_applied", "prepare_transfer", args)
 		}
@@ -549,6 +563,33 @@ func TestMCPReads(t *testing.T) {
 	}
 	if doc := a.call("verify_multidraw", obj{"multidraw": s.multidraw, "commitment": commitment}); doc["valid"] != false {
 		t.Errorf("another commitment: %v", doc)
+	}
+}
+
+// TestMCPEnds: a signal, or the end of its input, ends it with success while its host is still there.
+func TestMCPEnds(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*exec.Cmd, io.Closer) error{
+		"signal": func(cmd *exec.Cmd, _ io.Closer) error { return cmd.Process.Signal(syscall.SIGTERM) },
+		"input":  func(_ *exec.Cmd, in io.Closer) error { return in.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := mcpCommand(t, "any-key-will-do-since-nobody-is-asked", "--url", "http://127.0.0.1:1")
+			in, err := cmd.StdinPipe()
+			testwait.Must(t, err)
+			out, err := cmd.StdoutPipe()
+			testwait.Must(t, err)
+			testwait.Must(t, cmd.Start())
+			_, err = io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`+"\n")
+			testwait.Must(t, err)
+			answer, err := bufio.NewReader(out).ReadString('\n')
+			if err != nil || !strings.Contains(answer, `"protocolVersion":"2025-06-18"`) {
+				t.Errorf("%s, %v", answer, err)
+			}
+			testwait.Must(t, end(cmd, in))
+			testwait.Check(t, cmd.Wait())
+		})
 	}
 }
 

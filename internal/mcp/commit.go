@@ -117,13 +117,9 @@ func (s *service) recall(in commitInput) (remembered, error) {
 	now := s.now()
 	r, known := s.shelf.get(in.ID)
 	if in.Command != nil {
-		body, err := canonical(in.Command.Body)
-		if err != nil {
-			return remembered{}, wrongArguments("command.body: %v", err)
-		}
-		c := command{Path: in.Command.Path, Body: body}
-		if !s.seal.fits(raw, c) {
-			return remembered{}, s.changed(in.ID, known && r.state == statePrepared)
+		c, refused := s.given(in, raw, known && r.state == statePrepared)
+		if refused != nil {
+			return remembered{}, refused
 		}
 		if !known {
 			r = remembered{id: in.ID, command: c, expires: expires}
@@ -134,19 +130,33 @@ func (s *service) recall(in commitInput) (remembered, error) {
 	case r.done != nil || r.refusal != nil: // The answer is known, and is repeated.
 	case now.After(expires) && (!wasSent || now.After(expires.Add(settleFor))):
 		return remembered{}, s.tooLate(in.ID, expires, r.state)
-	case !known && in.Command == nil:
+	case known:
+	case in.Command == nil:
 		return remembered{}, &failure{
 			Code: codeUnknownID, Detail: "this process does not know the id: it was started anew since", Outcome: client.Unknown, ID: in.ID, Retryable: true,
 			WhatToDo: "Call commit again with the same id, and with command as the prepare_ tool has returned it. It can't be done twice.",
 		}
-	case !known:
+	default:
 		s.shelf.keep(r, now) // Without room it is sent all the same: the server knows its key.
 	}
 	return r, nil
 }
 
+// given reads the command that was given with an id, and refuses one that the id was not made for.
+func (s *service) given(in commitInput, raw []byte, unsent bool) (command, *failure) {
+	body, err := canonical(in.Command.Body)
+	if err != nil {
+		return command{}, wrongArguments("command.body: %v", err)
+	}
+	c := command{Path: in.Command.Path, Body: body}
+	if !s.seal.fits(raw, c) {
+		return command{}, s.changed(in.ID, unsent)
+	}
+	return c, nil
+}
+
 // changed refuses a command that its id was not made for.
-func (s *service) changed(id string, unsent bool) error {
+func (s *service) changed(id string, unsent bool) *failure {
 	f := &failure{
 		Code: codeChanged, ID: id, Outcome: client.Unknown,
 		Detail: "the command is not the one that this id was made for. It was changed, or it was prepared with another key or for another server. It was not sent. " +
@@ -161,7 +171,7 @@ func (s *service) changed(id string, unsent bool) error {
 }
 
 // tooLate refuses a command that has expired, by the state in which this process knows it, if it does.
-func (s *service) tooLate(id string, at time.Time, state string) error {
+func (s *service) tooLate(id string, at time.Time, state string) *failure {
 	f := &failure{
 		Code: codeExpired, ID: id, Outcome: client.Unknown,
 		Detail:   "the command has expired: it could be committed until " + at.UTC().Format(timeFormat) + ". It was not sent now, and this process does not know whether it was carried out before.",

@@ -49,7 +49,7 @@ func (f *failure) result() *sdk.CallToolResult {
 }
 
 // wrongArguments is returned when a tool was called with arguments that it can't take.
-func wrongArguments(format string, values ...any) error {
+func wrongArguments(format string, values ...any) *failure {
 	return &failure{
 		Code: codeBadRequest, Detail: "the arguments are not as the tool's input schema has them: " + fmt.Sprintf(format, values...),
 		Outcome: client.NotApplied, WhatToDo: "Correct the arguments and call again. Nothing was sent to the server.",

@@ -219,7 +219,10 @@ func describeCapture(ctx context.Context, p *plan, in captureInput) error {
 	a.HeldChange -= h.Amount
 	a.AvailableChange += h.Amount - paid
 	to.AvailableChange += paid
-	p.summary = fmt.Sprintf("Capture hold %s: %s pays %s %s, and has %s back.", h.ID, h.Account, in.To, money(paid, a.Currency), money(h.Amount-paid, a.Currency))
+	p.summary = fmt.Sprintf("Capture hold %s: %s pays %s %s.", h.ID, h.Account, in.To, money(paid, a.Currency))
+	if rest := h.Amount - paid; rest > 0 {
+		p.summary += fmt.Sprintf(" The rest, %d, is free again.", rest)
+	}
 	p.path, p.body = at("/v1/holds/%s/capture", in.Hold), q
 	return nil
 }
@@ -231,7 +234,7 @@ func describeRelease(ctx context.Context, p *plan, in releaseInput) error {
 	}
 	a.HeldChange -= h.Amount
 	a.AvailableChange += h.Amount
-	p.summary = fmt.Sprintf("Release hold %s: %s has %s back.", h.ID, h.Account, money(h.Amount, a.Currency))
+	p.summary = fmt.Sprintf("Release hold %s: %s can spend %s again.", h.ID, h.Account, money(h.Amount, a.Currency))
 	p.path = at("/v1/holds/%s/release", in.Hold)
 	return nil
 }

@@ -43,7 +43,7 @@ type sealer struct {
 func (s *sealer) id(c command, expires time.Time) string {
 	raw := make([]byte, timeBytes+saltBytes, timeBytes+saltBytes+macBytes)
 	var at [8]byte
-	binary.BigEndian.PutUint64(at[:], uint64(expires.UnixMilli())) //nolint:gosec // The present is after 1970.
+	binary.BigEndian.PutUint64(at[:], uint64(expires.UnixMilli()))
 	copy(raw, at[8-timeBytes:])
 	_, _ = rand.Read(raw[timeBytes:]) // It never fails.
 	return idPrefix + idEncoding().EncodeToString(append(raw, s.mac(raw, c)...))

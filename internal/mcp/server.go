@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,7 +203,7 @@ func arguments[In any](raw []byte, schema *jsonschema.Resolved) (in In, err erro
 		return in, wrongArguments("%v", err)
 	}
 	for name, value := range loose {
-		if value == nil && !isRequired(schema.Schema(), name) {
+		if value == nil && !slices.Contains(schema.Schema().Required, name) {
 			delete(loose, name)
 		}
 	}
@@ -213,13 +214,4 @@ func arguments[In any](raw []byte, schema *jsonschema.Resolved) (in In, err erro
 		return in, wrongArguments("%v", err)
 	}
 	return in, nil
-}
-
-func isRequired(schema *jsonschema.Schema, name string) bool {
-	for _, required := range schema.Required {
-		if required == name {
-			return true
-		}
-	}
-	return false
 }
