@@ -77,7 +77,7 @@ func (s *service) commit(ctx context.Context, in commitInput) (any, error) {
 		return nil, r.refusal
 	}
 	s.shelf.change(r.id, func(r *remembered) {
-		if r.done == nil && r.refusal == nil {
+		if !r.ended() {
 			r.state = stateUnanswered
 		}
 	})
@@ -127,7 +127,7 @@ func (s *service) recall(in commitInput) (remembered, error) {
 	}
 	wasSent := r.state == stateUnanswered
 	switch {
-	case r.done != nil || r.refusal != nil: // The answer is known, and is repeated.
+	case r.ended(): // The answer is known, and is repeated.
 	case now.After(expires) && (!wasSent || now.After(expires.Add(settleFor))):
 		return remembered{}, s.tooLate(in.ID, expires, r.state)
 	case known:

@@ -36,6 +36,9 @@ type remembered struct {
 	refusal *failure   // the answer, once it is refused for good
 }
 
+// ended reports whether the server's final answer is known.
+func (r *remembered) ended() bool { return r.state == stateDone || r.state == stateRefused }
+
 // shelf remembers what was prepared. It is safe for concurrent use.
 type shelf struct {
 	mu   sync.Mutex
@@ -76,7 +79,7 @@ func (s *shelf) sweep(now time.Time) {
 func (s *shelf) dropEnded() {
 	var first *remembered
 	for _, r := range s.byID {
-		if (r.state == stateDone || r.state == stateRefused) && (first == nil || r.expires.Before(first.expires)) {
+		if r.ended() && (first == nil || r.expires.Before(first.expires)) {
 			first = r
 		}
 	}
@@ -111,7 +114,7 @@ func (s *shelf) list(now time.Time) []remembered {
 	s.sweep(now)
 	found := []remembered{}
 	for _, r := range s.byID {
-		if r.state == statePrepared || r.state == stateUnanswered {
+		if !r.ended() {
 			found = append(found, *r)
 		}
 	}
