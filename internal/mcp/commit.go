@@ -32,6 +32,7 @@ type pending struct {
 // pendingList is the answer of list_prepared.
 type pendingList struct {
 	Items []pending `json:"items"`
+	Left  int       `json:"left_out,omitzero" jsonschema:"how many more there are, which expire later"`
 }
 
 func (s *service) addCommit(b *builder) {
@@ -50,7 +51,11 @@ func (s *service) addCommit(b *builder) {
 		annotations: isReading(), output: output[pendingList](b),
 	}, func(context.Context, struct{}) (any, error) {
 		list := pendingList{Items: []pending{}}
-		for _, r := range s.shelf.list(s.now()) {
+		for i, r := range s.shelf.list(s.now()) {
+			if i >= maxListed {
+				list.Left++
+				continue
+			}
 			list.Items = append(list.Items, pending{ID: r.id, Summary: r.summary, State: r.state, ExpiresAt: r.expires.UTC(), Command: r.command})
 		}
 		return list, nil

@@ -31,8 +31,8 @@ type auctionInput struct {
 }
 
 type auctionStepInput struct {
-	Auction id     `json:"auction" jsonschema:"the auction's id"`
-	Step    string `json:"step" jsonschema:"start: open the first round. cancel: end it, and free the money of all bids. Rounds close by themselves"`
+	Auction id          `json:"auction" jsonschema:"the auction's id"`
+	Step    auctionStep `json:"step" jsonschema:"start: open the first round. cancel: end it, and free the money of all bids. Rounds close by themselves"`
 }
 
 type bidInput struct {
@@ -75,14 +75,12 @@ func describeAuctionStep(ctx context.Context, p *plan, in auctionStepInput) erro
 	case "start":
 		p.summary = fmt.Sprintf("Start auction %q (%s): the first of %d rounds opens.", a.Title, a.ID, len(a.Rounds))
 		p.needs("bad_transition", "the auction", is, string(client.AuctionStatusPending))
-	case "cancel":
+	default: // cancel
 		p.summary = fmt.Sprintf("Cancel auction %q (%s) for good, and free the money of all standing bids.", a.Title, a.ID)
 		p.needs("bad_transition", "the auction", is, string(client.AuctionStatusPending), string(client.AuctionStatusActive))
 		p.note("It can't be undone. What winners of closed rounds have paid stays paid. There were %d bids so far.", a.TotalBids)
-	default:
-		return wrongArguments("step is start or cancel, not %q", in.Step)
 	}
-	p.path = at("/v1/auctions/%s/"+in.Step, in.Auction)
+	p.path = at("/v1/auctions/%s/"+string(in.Step), in.Auction)
 	p.may("bad_transition", "its status changes before")
 	return nil
 }

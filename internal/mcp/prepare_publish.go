@@ -18,10 +18,10 @@ type publicationInput struct {
 }
 
 type publicationStepInput struct {
-	Publication id        `json:"publication" jsonschema:"the publication's id"`
-	Step        string    `json:"step" jsonschema:"schedule: give it a time (publish_at). publish: publish it now. cancel: never publish it. retry: try a failed one again"`
-	PublishAt   time.Time `json:"publish_at,omitzero" jsonschema:"with schedule: when, as RFC 3339 with a zone"`
-	Jitter      string    `json:"jitter,omitzero" jsonschema:"with schedule: a random part of this is added to the time, up to 5m; as before when absent"`
+	Publication id              `json:"publication" jsonschema:"the publication's id"`
+	Step        publicationStep `json:"step" jsonschema:"schedule: give it a time (publish_at). publish: publish it now. cancel: never publish it. retry: try a failed one again"`
+	PublishAt   time.Time       `json:"publish_at,omitzero" jsonschema:"with schedule: when, as RFC 3339 with a zone"`
+	Jitter      string          `json:"jitter,omitzero" jsonschema:"with schedule: a random part of this is added to the time, up to 5m; as before when absent"`
 }
 
 // addPublications adds the tools that prepare what is published.
@@ -93,17 +93,15 @@ func describePublicationStep(ctx context.Context, p *plan, in publicationStepInp
 		p.summary = fmt.Sprintf("Publish %s to target %q now.", was.ID, was.Target)
 	case "cancel":
 		p.summary = fmt.Sprintf("Cancel publication %s to target %q for good: it is never sent.", was.ID, was.Target)
-	case "retry":
+	default: // retry
 		from = []string{string(client.PublicationStatusFailed)}
 		p.summary = fmt.Sprintf("Try publication %s to target %q again, at once. Its last error was %q.", was.ID, was.Target, was.LastError)
-	default:
-		return wrongArguments("step is schedule, publish, cancel or retry, not %q", in.Step)
 	}
 	p.needs("bad_transition", "the publication", string(was.Status), from...)
 	p.may("bad_transition", "it is being published before, or its status changes otherwise")
 	if !was.ActualPublishAt.IsZero() {
 		p.note("At present it is %s, for %s.", was.Status, was.ActualPublishAt.Format(timeFormat))
 	}
-	p.path = at("/v1/publications/%s/"+in.Step, in.Publication)
+	p.path = at("/v1/publications/%s/"+string(in.Step), in.Publication)
 	return nil
 }

@@ -47,12 +47,12 @@ type campaignInput struct {
 	Layers        []layerInput `json:"layers,omitzero" jsonschema:"explicit layers in place of base_length"`
 	Prizes        []prizeInput `json:"prizes" jsonschema:"what is drawn among the sold positions"`
 	PurchaseLimit int64        `json:"purchase_limit,omitzero" jsonschema:"most positions of one account; no limit when absent"`
-	Draw          string       `json:"draw,omitzero" jsonschema:"instant (when absent): with a seed committed to now. beacon: with public randomness of a moment after the sale"`
+	Draw          drawMode     `json:"draw,omitzero" jsonschema:"instant (when absent): with a seed committed to now. beacon: with public randomness of a moment after the sale"`
 }
 
 type campaignStepInput struct {
-	Campaign id     `json:"campaign" jsonschema:"the campaign's id"`
-	Step     string `json:"step" jsonschema:"publish: open it for sale. cancel: end it and refund all buyers. draw: ask for the draw of a sold-out campaign"`
+	Campaign id           `json:"campaign" jsonschema:"the campaign's id"`
+	Step     campaignStep `json:"step" jsonschema:"publish: open it for sale. cancel: end it and refund all buyers. draw: ask for the draw of a sold-out campaign"`
 }
 
 // addSales adds the tools that prepare what happens in lottery campaigns.
@@ -120,14 +120,12 @@ func describeCampaignStep(ctx context.Context, p *plan, in campaignStepInput) er
 		p.summary = fmt.Sprintf("Cancel campaign %q (%s) for good, and refund %s for %d positions to %d buyers.", c.Name, c.ID, money(sales.Revenue, c.Currency), sales.SoldPositions, sales.Buyers)
 		p.needs("bad_transition", "the campaign", is, string(client.CampaignStatusPending), string(client.CampaignStatusActive))
 		p.note("It can't be undone.")
-	case "draw":
+	default: // draw
 		p.summary = fmt.Sprintf("Ask for the draw of campaign %q (%s): the one that there is, or the one that is due.", c.Name, c.ID)
 		p.needs("not_sold_out", "the campaign", is, string(client.CampaignStatusDrawing), string(client.CampaignStatusCompleted))
 		p.note("The last sale draws by itself. Asking again returns the same draw for ever.")
-	default:
-		return wrongArguments("step is publish, cancel or draw, not %q", in.Step)
 	}
-	p.path = at("/v1/campaigns/%s/"+in.Step, in.Campaign)
+	p.path = at("/v1/campaigns/%s/"+string(in.Step), in.Campaign)
 	p.may("bad_transition", "its status changes before")
 	return nil
 }

@@ -156,11 +156,11 @@ func (s *service) addSaleReads(b *builder) {
 
 func (s *service) addOtherReads(b *builder) {
 	type publications struct {
-		Status string `json:"status,omitzero" jsonschema:"only those of this status: draft, scheduled, publishing, published, failed or cancelled"`
+		Status publicationStatus `json:"status,omitzero" jsonschema:"only those of this status"`
 		page
 	}
 	read(s, b, "list_publications", "List publications", "Lists publications, oldest first: target, status, time, attempts and last error.",
-		func(in publications) string { return in.of("/v1/publications", "status", in.Status) })
+		func(in publications) string { return in.of("/v1/publications", "status", string(in.Status)) })
 	read(s, b, "get_publication", "Read a publication", "Reads a publication with its payload, status, time, attempts and last error.",
 		func(in ofPublication) string { return at("/v1/publications/%s", in.Publication) })
 	type attempts struct {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"pgregory.net/rapid"
 
@@ -76,6 +77,33 @@ func TestCanonical(t *testing.T) {
 	for _, bad := range []string{`{"a":1,"a":2}`, `{`, `{} {}`} {
 		if got, err := canonical(jsontext.Value(bad)); err == nil {
 			t.Errorf("%s is taken as %s", bad, got)
+		}
+	}
+}
+
+// TestWrongArguments: an agent is told which argument is wrong, and how.
+func TestWrongArguments(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, shared.key, newClock())
+	for _, c := range []struct {
+		tool string
+		args obj
+		want string
+	}{
+		{"get_account", obj{}, `required: missing properties: ["account"]`},
+		{"get_account", obj{"account": "a b"}, `account: pattern: "a b" does not match`},
+		{"prepare_transfer", obj{"from": "a", "to": "b", "amount": -1}, "amount: minimum: -1"},
+		{"prepare_transfer", obj{"legs": []obj{{"from": "a"}}}, `legs[]: required: missing properties: ["to" "amount"]`},
+		{"prepare_transfer", obj{"legs": []obj{{"from": "a", "to": "b", "amount": "1"}}}, `legs[].amount: type: 1 has type "string", want "integer"`},
+		{"prepare_transfer", obj{"from": "a", "sum": 1}, `unexpected additional properties ["sum"]`},
+		{"prepare_auction_step", obj{"auction": "a", "step": "close"}, `step: enum: close does not equal any of: [start cancel]`},
+		{"prepare_publication", obj{"target": "x", "payload": nil, "publish_at": "tomorrow"}, `publish_at: pattern: "tomorrow" does not match`},
+		{"commit", obj{"id": "mcp-x", "command": "y"}, `command: type: y has type "string", want "object"`},
+	} {
+		text, failed := a.text(c.tool, c.args)
+		var doc obj
+		if err := json.Unmarshal([]byte(text), &doc); err != nil || !failed || doc["code"] != "bad_request" || !strings.Contains(fmt.Sprint(doc["detail"]), "has them: "+c.want) {
+			t.Errorf("%s %v: %s, want %s", c.tool, c.args, text, c.want)
 		}
 	}
 }

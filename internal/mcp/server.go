@@ -1,11 +1,11 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -121,39 +121,10 @@ func isReading() sdk.ToolAnnotations {
 	return sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &no, OpenWorldHint: &no}
 }
 
-// Types with a meaning of their own in the schemas of arguments.
-type (
-	// amount is money in minor units.
-	amount int64
-	// id names an account, or anything that the server made.
-	id string
-	// limit is how long a page of a list is.
-	limit int
-)
-
-// schemas of types that Go's own say too little about.
-func schemas() *jsonschema.ForOptions {
-	return &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[amount]():         {Type: "integer", Minimum: new(1.0), Maximum: new(float64(1<<53 - 1))},
-		reflect.TypeFor[id]():             {Type: "string", Pattern: `^[A-Za-z0-9._:@~-]{1,128}$`},
-		reflect.TypeFor[limit]():          {Type: "integer", Minimum: new(1.0), Maximum: new(200.0)},
-		reflect.TypeFor[jsontext.Value](): {},
-	}}
-}
-
-// output makes the schema of a document of this package.
-func output[Out any](b *builder) *jsonschema.Schema {
-	schema, err := jsonschema.For[Out](schemas())
-	if b.err == nil && err != nil {
-		b.err = err
-	}
-	return schema
-}
-
 // add adds a tool. What run returns is the document of the answer: a value, or JSON as the server sent it. The SDK's own typed tools
 // pass arguments and answers through float64, which would change large numbers in payloads.
 func add[In any](b *builder, t tool, run func(ctx context.Context, in In) (any, error)) {
-	schema, err := jsonschema.For[In](schemas())
+	schema, err := schemaOf[In]()
 	if err == nil {
 		var resolved *jsonschema.Resolved
 		if resolved, err = schema.Resolve(nil); err == nil {
@@ -171,11 +142,9 @@ func add[In any](b *builder, t tool, run func(ctx context.Context, in In) (any, 
 }
 
 func handler[In any](t tool, schema *jsonschema.Resolved, run func(ctx context.Context, in In) (any, error)) sdk.ToolHandler {
+	limit := cmp.Or(t.patience, patience)
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		if t.patience == 0 {
-			t.patience = patience
-		}
-		ctx, cancel := context.WithTimeout(ctx, t.patience)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		in, err := arguments[In](request.Params.Arguments, schema)
 		var out any
@@ -208,7 +177,7 @@ func arguments[In any](raw []byte, schema *jsonschema.Resolved) (in In, err erro
 		}
 	}
 	if err := schema.Validate(loose); err != nil {
-		return in, wrongArguments("%v", err)
+		return in, wrongArguments("%s", plainly(err))
 	}
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return in, wrongArguments("%v", err)

@@ -11,7 +11,9 @@ import (
 const (
 	// maxPrepared is how many commands are remembered.
 	maxPrepared = 1000
-	// maxCommandBytes bounds what a command may have to be remembered: an agent reads and writes all of it.
+	// maxListed is how many are listed at once.
+	maxListed = 50
+	// maxCommandBytes bounds the body of a command: an agent reads and writes all of it.
 	maxCommandBytes = 64 << 10
 	// settleFor is how long after its expiry a command that was sent may be committed again, to learn what became of it.
 	settleFor = time.Hour
