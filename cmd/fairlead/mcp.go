@@ -28,9 +28,11 @@ const (
 	mcpRetryFor = 10 * time.Second
 	// mcpGrace is how long calls under way may take after the command was ended.
 	mcpGrace = 10 * time.Second
-	// mcpHeaderTime is how long a client may take to send its headers, and mcpReadTime all of its request.
+	// mcpHeaderTime is how long a client may take to send its headers, mcpReadTime all of its request, and mcpAnswerTime to get the
+	// answer, which is longer than any tool takes.
 	mcpHeaderTime = 10 * time.Second
 	mcpReadTime   = time.Minute
+	mcpAnswerTime = 5 * time.Minute
 )
 
 func newMCP() *cobra.Command {
@@ -107,7 +109,7 @@ func serveMCP(cmd *cobra.Command, server *sdk.Server, address string) error {
 	}
 	logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	srv := &http.Server{
-		Handler: mcp.Handler(server, token, logger), ReadHeaderTimeout: mcpHeaderTime, ReadTimeout: mcpReadTime,
+		Handler: mcp.Handler(server, token, logger), ReadHeaderTimeout: mcpHeaderTime, ReadTimeout: mcpReadTime, WriteTimeout: mcpAnswerTime, IdleTimeout: mcpAnswerTime,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairlead mcp listens at http://%s%s\n", listener.Addr(), mcp.Path)
