@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// shared is the real server of all tests. Each test names its accounts differently.
+// shared is the real server of all tests.
 var shared struct{ url, key, secret string }
 
 func TestMain(m *testing.M) {
@@ -66,6 +67,15 @@ func testMain(m *testing.M) (code int, err error) {
 	defer http.DefaultClient.CloseIdleConnections()
 	shared.url = listener.URL
 	return m.Run(), nil
+}
+
+// runs counts the tests, so that names are new when a test runs again.
+var runs atomic.Int64
+
+// unique makes names of the test's own.
+func unique(name string) (a, b string) {
+	n := runs.Add(1)
+	return fmt.Sprintf("%s-a%d", name, n), fmt.Sprintf("%s-b%d", name, n)
 }
 
 // clock is a clock that tests set.

@@ -17,14 +17,15 @@ import (
 func TestACommitIsSettledAfterItsExpiry(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, shared.key, newClock())
-	a.account("settle-a", 100)
-	a.account("settle-b", 0)
-	transfer := obj{"from": "settle-a", "to": "settle-b", "amount": 10}
+	from, to := unique("settle")
+	a.account(from, 100)
+	a.account(to, 0)
+	transfer := obj{"from": from, "to": to, "amount": 10}
 	sent, lost, unsent := a.call("prepare_transfer", transfer), a.call("prepare_transfer", transfer), a.call("prepare_transfer", transfer)
 	a.wire.set(true)
 	a.refused("no_answer", "unknown", "commit", obj{"id": sent["id"]})
 	a.refused("no_answer", "unknown", "commit", obj{"id": lost["id"], "command": lost["command"]})
-	a.available("settle-b", 20)
+	a.available(to, 20)
 	a.clock.pass(DefaultPreparedFor + time.Second)
 	a.refused("prepared_expired", "not_applied", "commit", obj{"id": unsent["id"]})
 	a.refused("no_answer", "unknown", "commit", obj{"id": lost["id"]})
@@ -39,21 +40,22 @@ func TestACommitIsSettledAfterItsExpiry(t *testing.T) {
 	}
 	a.clock.pass(settleFor)
 	a.refused("prepared_expired", "unknown", "commit", obj{"id": lost["id"]})
-	a.available("settle-b", 20)
+	a.available(to, 20)
 	// A process that knows nothing of it says so.
 	b := newAgent(t, shared.key, a.clock)
 	b.refused("prepared_expired", "unknown", "commit", obj{"id": lost["id"], "command": lost["command"]})
 	b.refused("prepared_expired", "unknown", "commit", obj{"id": unsent["id"]})
-	a.available("settle-b", 20)
+	a.available(to, 20)
 }
 
 // TestPayloadsStayWhatTheyAre: numbers that a float64 can't hold reach the server, by way of memory and by way of the agent.
 func TestPayloadsStayWhatTheyAre(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, shared.key, newClock())
-	testwait.Must(t, testwait.Err(a.client.CreateTarget(t.Context(), client.CreateTargetRequest{Name: "numbers", Kind: "webhook", URL: "http://127.0.0.1:9/"})))
+	target, _ := unique("numbers")
+	testwait.Must(t, testwait.Err(a.client.CreateTarget(t.Context(), client.CreateTargetRequest{Name: target, Kind: "webhook", URL: "http://127.0.0.1:9/"})))
 	const number = "12345678901234567890"
-	text, failed := a.text("prepare_publication", jsonText(`{"target":"numbers","payload":{"n":`+number+`,"b":[1.50,null],"a":"<&>"}}`))
+	text, failed := a.text("prepare_publication", jsonText(`{"target":"`+target+`","payload":{"n":`+number+`,"b":[1.50,null],"a":"<&>"}}`))
 	if failed || !strings.Contains(text, number) || !strings.Contains(text, "1.50") {
 		t.Fatal(text)
 	}
@@ -74,11 +76,11 @@ func TestPayloadsStayWhatTheyAre(t *testing.T) {
 	if !failed || !strings.Contains(text, "prepared_changed") {
 		t.Error(text)
 	}
-	text, failed = a.text("prepare_publication", jsonText(`{"target":"numbers","payload":{"n":1,"n":2}}`))
+	text, failed = a.text("prepare_publication", jsonText(`{"target":"`+target+`","payload":{"n":1,"n":2}}`))
 	if !failed || !strings.Contains(text, "bad_request") {
 		t.Error(text)
 	}
-	text, failed = a.text("prepare_publication", obj{"target": "numbers", "payload": strings.Repeat("x", maxCommandBytes)})
+	text, failed = a.text("prepare_publication", obj{"target": target, "payload": strings.Repeat("x", maxCommandBytes)})
 	if !failed || !strings.Contains(text, "65536 is the most") {
 		t.Error(text)
 	}
@@ -104,8 +106,9 @@ func field(t *testing.T, text, begin string) string {
 func TestPlansSayWhatWillBe(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, shared.key, newClock())
-	a.account("plan-a", 100)
-	a.account("plan-b", 0)
+	payer, payee := unique("plan")
+	a.account(payer, 100)
+	a.account(payee, 0)
 	accounts := func(doc obj) string {
 		text := ""
 		list, _ := doc["accounts"].([]any)
@@ -124,7 +127,7 @@ func TestPlansSayWhatWillBe(t *testing.T) {
 		}
 		return strings.Join(found, " ")
 	}
-	held, err := a.client.Hold(t.Context(), client.HoldRequest{Account: "plan-a", Amount: 40})
+	held, err := a.client.Hold(t.Context(), client.HoldRequest{Account: payer, Amount: 40})
 	testwait.Must(t, err)
 	for _, c := range []struct {
 		tool                string
@@ -132,22 +135,22 @@ func TestPlansSayWhatWillBe(t *testing.T) {
 		accounts, refusedBy string
 		summary             string
 	}{
-		{"prepare_transfer", obj{"from": "plan-a", "to": "plan-b", "amount": 60}, "plan-a EUR 60-60 40+0; plan-b EUR 0+60 0+0; ", "", "plan-a pays plan-b 60 minor units of EUR."},
-		{"prepare_transfer", obj{"from": "plan-a", "to": "plan-b", "amount": 61}, "plan-a EUR 60-61 40+0; plan-b EUR 0+61 0+0; ", "insufficient_funds", ""},
-		{"prepare_transfer", obj{"from": "plan-a", "to": "plan-a", "amount": 1}, "", "same_account", ""},
+		{"prepare_transfer", obj{"from": payer, "to": payee, "amount": 60}, payer + " EUR 60-60 40+0; " + payee + " EUR 0+60 0+0; ", "", payer + " pays " + payee + " 60 minor units of EUR."},
+		{"prepare_transfer", obj{"from": payer, "to": payee, "amount": 61}, payer + " EUR 60-61 40+0; " + payee + " EUR 0+61 0+0; ", "insufficient_funds", ""},
+		{"prepare_transfer", obj{"from": payer, "to": payer, "amount": 1}, "", "same_account", ""},
 		{
 			"prepare_transfer",
-			obj{"legs": []obj{{"from": "plan-a", "to": "plan-b", "amount": 50}, {"from": "plan-b", "to": "plan-a", "amount": 50}}},
-			"plan-a EUR 60+0 40+0; plan-b EUR 0+0 0+0; ", "", "All of these or none",
+			obj{"legs": []obj{{"from": payer, "to": payee, "amount": 50}, {"from": payee, "to": payer, "amount": 50}}},
+			payer + " EUR 60+0 40+0; " + payee + " EUR 0+0 0+0; ", "", "All of these or none",
 		},
-		{"prepare_transfer", obj{"legs": []obj{{"from": "plan-b", "to": "plan-a", "amount": 50}, {"from": "plan-a", "to": "plan-b", "amount": 50}}}, "", "insufficient_funds", ""},
-		{"prepare_capture", obj{"hold": held.ID, "to": "plan-b", "amount": 15}, "plan-a EUR 60+25 40-40; plan-b EUR 0+15 0+0; ", "", "pays plan-b 15 minor units of EUR. The rest, 25"},
-		{"prepare_capture", obj{"hold": held.ID, "to": "plan-b", "amount": 41}, "", "capture_too_large", ""},
-		{"prepare_release", obj{"hold": held.ID}, "plan-a EUR 60+40 40-40; ", "", ""},
-		{"prepare_account", obj{"account": "plan-a", "currency": "EUR"}, "", "account_exists", ""},
-		{"prepare_withdrawal", obj{"account": "plan-a", "amount": 100}, "", "insufficient_funds", ""},
+		{"prepare_transfer", obj{"legs": []obj{{"from": payee, "to": payer, "amount": 50}, {"from": payer, "to": payee, "amount": 50}}}, "", "insufficient_funds", ""},
+		{"prepare_capture", obj{"hold": held.ID, "to": payee, "amount": 15}, payer + " EUR 60+25 40-40; " + payee + " EUR 0+15 0+0; ", "", "pays " + payee + " 15 minor units of EUR. The rest, 25"},
+		{"prepare_capture", obj{"hold": held.ID, "to": payee, "amount": 41}, "", "capture_too_large", ""},
+		{"prepare_release", obj{"hold": held.ID}, payer + " EUR 60+40 40-40; ", "", ""},
+		{"prepare_account", obj{"account": payer, "currency": "EUR"}, "", "account_exists", ""},
+		{"prepare_withdrawal", obj{"account": payer, "amount": 100}, "", "insufficient_funds", ""},
 		{"prepare_deposit", obj{"account": "nobody", "amount": 100}, "nobody <nil> <nil>+100 <nil>+0; ", "not_found", ""},
-		{"prepare_auction", obj{"title": "x", "currency": "USD", "seller": "plan-b", "rounds": []obj{{"winners": 1, "duration": "1h"}}}, "", "currency_mismatch", ""},
+		{"prepare_auction", obj{"title": "x", "currency": "USD", "seller": payee, "rounds": []obj{{"winners": 1, "duration": "1h"}}}, "", "currency_mismatch", ""},
 		{"prepare_publication", obj{"target": "nowhere at all", "payload": 1}, "", "not_found", "draft"},
 	} {
 		doc := a.call(c.tool, c.args)
@@ -162,36 +165,37 @@ func TestPlansSayWhatWillBe(t *testing.T) {
 			t.Errorf("%s %v: foreseen is %s, and there came %s", c.tool, c.args, c.refusedBy, text)
 		}
 	}
-	a.available("plan-a", 60)
+	a.available(payer, 60)
 
 	// A reference that is taken is told beforehand, and moves nothing.
-	deposit := obj{"account": "plan-b", "amount": 7, "reference": "plan 1"}
+	deposit := obj{"account": payee, "amount": 7, "reference": payer}
 	a.call("commit", obj{"id": a.call("prepare_deposit", deposit)["id"]})
 	again := a.call("prepare_deposit", deposit)
 	if !strings.Contains(fmt.Sprint(again["notes"]), "has completed with this reference") {
 		t.Errorf("%v", again["notes"])
 	}
 	a.call("commit", obj{"id": again["id"]})
-	a.available("plan-b", 7)
+	a.available(payee, 7)
 }
 
 // TestAUserActsForItself: with a user's token, what others have is not shown, and does not prevent a transfer to them.
 func TestAUserActsForItself(t *testing.T) {
 	t.Parallel()
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "user-a", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(shared.secret))
+	own, other := unique("user")
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": own, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(shared.secret))
 	testwait.Must(t, err)
 	a := newAgent(t, token, newClock())
-	a.account("user-a", 100)
-	a.account("user-b", 0)
-	in := a.call("prepare_transfer", obj{"from": "user-a", "to": "user-b", "amount": 10, "reference": "user 1"})
+	a.account(own, 100)
+	a.account(other, 0)
+	in := a.call("prepare_transfer", obj{"from": own, "to": other, "amount": 10, "reference": own})
 	if refused, _ := in["refused_now"].([]any); len(refused) != 0 || !strings.Contains(fmt.Sprint(in["notes"]), "can't be read with this key") {
 		t.Errorf("%v", in)
 	}
 	a.call("commit", obj{"id": in["id"]})
-	a.available("user-b", 10)
-	in = a.call("prepare_transfer", obj{"from": "user-b", "to": "user-a", "amount": 10})
+	a.available(other, 10)
+	in = a.call("prepare_transfer", obj{"from": other, "to": own, "amount": 10})
 	a.refused("forbidden", "not_applied", "commit", obj{"id": in["id"]})
-	a.available("user-b", 10)
-	a.refused("forbidden", "not_applied", "get_account", obj{"account": "user-b"})
+	a.available(other, 10)
+	a.refused("forbidden", "not_applied", "get_account", obj{"account": other})
 	a.refused("forbidden", "not_applied", "search", obj{"text": "user"})
 }
