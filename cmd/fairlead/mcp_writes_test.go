@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -206,87 +207,40 @@ func mcpWrites() []mcpWrite {
 	}
 }
 
-// TestMCPWritesActOnce: whatever an agent commits ten times is done once: in a row, at once, and by a process that was started after
-// the one that had prepared it was killed.
+// TestMCPWritesActOnce: whatever an agent commits ten times is done once: in a row, at once by two processes, and by processes that
+// were started after the one that had prepared it, and the one that had committed it, were killed.
 func TestMCPWritesActOnce(t *testing.T) { //nolint:tparallel // Its parts use one server, in order.
 	t.Parallel()
 	s := startScene(t)
 	ways := []struct {
 		name string
-		run  func(t *testing.T, a *agent, in obj, again func() *agent)
-	}{
-		{"in a row", func(t *testing.T, a *agent, in obj, _ func() *agent) {
-			t.Helper()
-			for i := range 10 {
-				if got := a.call("commit", obj{"id": in["id"]}); (got["repeated"] == true) != (i > 0) {
-					t.Errorf("commit %d: %v", i, got)
-				}
-			}
-		}},
-		{"at once", func(t *testing.T, a *agent, in obj, again func() *agent) {
-			t.Helper()
-			firsts, mu := 0, sync.Mutex{}
-			processes := []*agent{a, again()}
-			defer processes[1].kill()
-			var calls sync.WaitGroup
-			for i := range 10 {
-				calls.Go(func() {
-					a := processes[i%2]
-					got, failed := a.try("commit", obj{"id": in["id"], "command": in["command"]})
-					mu.Lock()
-					defer mu.Unlock()
-					if failed {
-						t.Errorf("%v", got)
-					} else if got["repeated"] == false {
-						firsts++
-					}
-				})
-			}
-			calls.Wait()
-			if firsts != 1 {
-				t.Errorf("%d of ten say that they were the first", firsts)
-			}
-		}},
-		{"over a kill", func(t *testing.T, a *agent, in obj, again func() *agent) {
-			t.Helper()
-			a.kill()
-			b := again()
-			b.refused("prepared_unknown", "unknown", "commit", obj{"id": in["id"]})
-			first := b.call("commit", obj{"id": in["id"], "command": in["command"]})
-			b.kill() // It may as well have died before its answer came.
-			c := again()
-			for range 9 {
-				got := c.call("commit", obj{"id": in["id"], "command": in["command"]})
-				if got["repeated"] != true || fmt.Sprint(got["answer"]) != fmt.Sprint(first["answer"]) {
-					t.Errorf("%v after %v", got, first)
-				}
-			}
-		}},
-	}
+		run  func(t *testing.T, a *agent, prepared []obj, again func() *agent)
+	}{{"in a row", commitInARow}, {"at once", commitAtOnce}, {"over a kill", commitOverAKill}}
 	for name, start := range map[string]func(*testing.T, string, ...string) *agent{"stdio": newAgent, "http": newWebAgent} {
 		for _, way := range ways {
 			t.Run(name+" "+way.name, func(t *testing.T) {
+				s := *s // Failures are this test's.
+				s.t = t
 				again := func() *agent { return start(t, s.key, "--url", s.url, "--allow-writes") }
 				a := again()
-				for i, w := range mcpWrites() {
-					s := *s // Failures are this test's.
-					s.t = t
-					unique := fmt.Sprintf("%s-%s-%d", name, strings.ReplaceAll(way.name, " ", "-"), i)
-					args := w.arrange(&s, unique)
-					before := w.seen(&s, unique, args)
-					in := a.call(w.tool, args)
-					if unchanged := w.seen(&s, unique, args); unchanged != before {
-						t.Errorf("%s: prepare changed %s to %s", w.tool, before, unchanged)
+				writes := mcpWrites()
+				prepared, args, before := make([]obj, len(writes)), make([]obj, len(writes)), make([]string, len(writes))
+				unique := func(i int) string { return fmt.Sprintf("%s-%s-%d", name, strings.ReplaceAll(way.name, " ", "-"), i) }
+				for i, w := range writes {
+					args[i] = w.arrange(&s, unique(i))
+					before[i] = w.seen(&s, unique(i), args[i])
+					prepared[i] = a.call(w.tool, args[i])
+					if unchanged := w.seen(&s, unique(i), args[i]); unchanged != before[i] {
+						t.Errorf("%s: prepare changed %s to %s", w.tool, before[i], unchanged)
 					}
-					if refused, _ := in["refused_now"].([]any); len(refused) > 0 || in["summary"] == "" {
-						t.Errorf("%s: %v", w.tool, in)
+					if refused, _ := prepared[i]["refused_now"].([]any); len(refused) > 0 || prepared[i]["summary"] == "" {
+						t.Errorf("%s: %v", w.tool, prepared[i])
 					}
-					way.run(t, a, in, again)
-					if after := w.seen(&s, unique, args); after != w.want || after == before {
-						t.Errorf("%s %v: %s, want %s, before %s", w.tool, args, after, w.want, before)
-					}
-					if way.name == "over a kill" {
-						a = again()
+				}
+				way.run(t, a, prepared, again)
+				for i, w := range writes {
+					if after := w.seen(&s, unique(i), args[i]); after != w.want || after == before[i] {
+						t.Errorf("%s %v: %s, want %s, before %s", w.tool, args[i], after, w.want, before[i])
 					}
 				}
 			})
@@ -295,6 +249,62 @@ func TestMCPWritesActOnce(t *testing.T) { //nolint:tparallel // Its parts use on
 	out, err := s.integrity()
 	if err != nil || out != "true" {
 		t.Errorf("the books: %s, %v", out, err)
+	}
+}
+
+func commitInARow(t *testing.T, a *agent, prepared []obj, _ func() *agent) {
+	t.Helper()
+	for _, in := range prepared {
+		for i := range 10 {
+			if got := a.call("commit", obj{"id": in["id"]}); (got["repeated"] == true) != (i > 0) {
+				t.Errorf("commit %d: %v", i, got)
+			}
+		}
+	}
+}
+
+func commitAtOnce(t *testing.T, a *agent, prepared []obj, again func() *agent) {
+	t.Helper()
+	processes := []*agent{a, again()}
+	for _, in := range prepared {
+		var firsts atomic.Int64
+		var calls sync.WaitGroup
+		for i := range 10 {
+			calls.Go(func() {
+				got, failed := processes[i%2].try("commit", obj{"id": in["id"], "command": in["command"]})
+				switch {
+				case failed:
+					t.Errorf("%v", got)
+				case got["repeated"] == false:
+					firsts.Add(1)
+				}
+			})
+		}
+		calls.Wait()
+		if firsts.Load() != 1 {
+			t.Errorf("%v: %d of ten say that they were the first", in["summary"], firsts.Load())
+		}
+	}
+}
+
+func commitOverAKill(t *testing.T, a *agent, prepared []obj, again func() *agent) {
+	t.Helper()
+	a.kill()
+	b := again()
+	firsts := make([]obj, len(prepared))
+	for i, in := range prepared {
+		b.refused("prepared_unknown", "unknown", "commit", obj{"id": in["id"]})
+		firsts[i] = b.call("commit", obj{"id": in["id"], "command": in["command"]})
+	}
+	b.kill() // It may as well have died before its answers came.
+	c := again()
+	for i, in := range prepared {
+		for range 9 {
+			got := c.call("commit", obj{"id": in["id"], "command": in["command"]})
+			if got["repeated"] != true || fmt.Sprint(got["answer"]) != fmt.Sprint(firsts[i]["answer"]) {
+				t.Errorf("%v after %v", got, firsts[i])
+			}
+		}
 	}
 }
 
