@@ -1,8 +1,8 @@
 #!/bin/sh
 # Writes what is generated: docs/openapi.json and docs/problems.md from the server's code, docs/flags.md from the verbs of
-# cmd/fairlead, and client/types.gen.go from openapi.json. The generator
-# is run by its pinned version and is no dependency of the module. With --check it writes nothing and fails when a file
-# is not what would be generated.
+# cmd/fairlead, and from openapi.json client/types.gen.go and the generated files of clients/python. The generator of Go
+# is run by its pinned version and is no dependency of the module; that of Python needs python3. With --check it writes
+# nothing and fails when a file is not what would be generated.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -44,6 +44,11 @@ place "$made/openapi.json" docs/openapi.json
 place "$made/problems.md" docs/problems.md
 place "$made/flags.md" docs/flags.md
 place "$made/types.gen.go" client/types.gen.go
+# It reads docs/openapi.json, which is in place by now, or out of date anyhow.
+python3 clients/python/generate.py "$made/python"
+for file in types.py _operations.py _async_operations.py; do
+	place "$made/python/$file" clients/python/src/fairlead/$file
+done
 if [ -z "$check" ]; then
 	FAIRLEAD_WRITE_DOCUMENTS=1 go test -count=1 ./internal/server -run '^TestMetricsDocument$' >/dev/null && chmod 644 docs/operations/metrics.md
 fi

@@ -252,8 +252,6 @@ class Operation:
             if self.fields:
                 body = "{" + ", ".join(f'"{n}": {python_name(n)}' for n, *_ in self.fields) + "}"
                 arguments.append(f"body={body}")
-            elif self.method == "POST":
-                arguments.append("body={}")
             if self.method != "GET":
                 arguments.append("key=idempotency_key")
             arguments.append("answer=answer")

@@ -62,6 +62,17 @@ func TestScenario(t *testing.T) {
 	}
 }
 
+// TestPython runs the Python client's own tests.
+func TestPython(t *testing.T) {
+	needProgram(t, "python3")
+	cmd := exec.CommandContext(testwait.Context(t, patience), "python3", "-W", "error", "-m", "unittest")
+	cmd.Dir = "../python/tests"
+	cmd.Env = append(os.Environ(), "FAIRLEAD_URL="+shared.url, "FAIRLEAD_KEY="+shared.key)
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "skipped") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
 // needProgram fails the test where a language's program is missing in CI, and skips it elsewhere.
 func needProgram(t *testing.T, name string) {
 	t.Helper()

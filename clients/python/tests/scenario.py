@@ -111,7 +111,7 @@ class Runner:
     def call(self, client: fairlead.Client, step: dict[str, Any], expect: Expectation) -> None:
         method = getattr(client, METHODS[step["operation"]])
         path = step.get("path", {})
-        body = {ATTRIBUTES.get(name, name): value for name, value in step.get("body", {}).items()}
+        body: dict[str, Any] = {ATTRIBUTES.get(str(name), str(name)): value for name, value in step.get("body", {}).items()}
         if "key" in step:
             body["idempotency_key"] = step["key"]
         for _ in range(step.get("repeat", 1)):

@@ -369,7 +369,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/auctions/{id}/cancel", {"id": auction}),
             types.Auction,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -400,7 +399,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/auctions/{id}/start", {"id": auction}),
             types.Auction,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -461,7 +459,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/automations/{id}/cancel", {"id": automation}),
             types.Automation,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -483,7 +480,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/automations/{id}/pause", {"id": automation}),
             types.Automation,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -501,7 +497,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/automations/{id}/resume", {"id": automation}),
             types.Automation,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -552,7 +547,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/campaigns/{id}/cancel", {"id": campaign}),
             types.Campaign,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -574,7 +568,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/campaigns/{id}/draw", {"id": campaign}),
             types.Draw,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -609,7 +602,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/campaigns/{id}/publish", {"id": campaign}),
             types.Campaign,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -717,7 +709,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/cross-transfers/{id}/compensate", {"id": cross_transfer}),
             types.CrossTransfer,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -735,7 +726,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/cross-transfers/{id}/retry", {"id": cross_transfer}),
             types.CrossTransfer,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -816,7 +806,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/holds/{id}/release", {"id": hold}),
             types.Hold,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -827,14 +816,7 @@ class AsyncOperations:
 
     async def adopt(self, *, idempotency_key: str | None = None, answer: Answer | None = None) -> types.Adoption:
         """Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on. See :meth:`fairlead.Client.adopt`."""
-        return await self._invoke(
-            "POST",
-            "/v1/in-doubt/adopt",
-            types.Adoption,
-            body={},
-            key=idempotency_key,
-            answer=answer,
-        )
+        return await self._invoke("POST", "/v1/in-doubt/adopt", types.Adoption, key=idempotency_key, answer=answer)
 
     async def integrity(self, *, answer: Answer | None = None) -> types.Integrity:
         """Recompute all balances from the entries. See :meth:`fairlead.Client.integrity`."""
@@ -1010,7 +992,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/multidraws/{id}/resume", {"id": multidraw}),
             types.Multidraw,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1028,7 +1009,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/multidraws/{id}/rollback", {"id": multidraw}),
             types.Multidraw,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1083,7 +1063,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/publications/{id}/cancel", {"id": publication}),
             types.Publication,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1101,7 +1080,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/publications/{id}/publish", {"id": publication}),
             types.Publication,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1119,7 +1097,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/publications/{id}/retry", {"id": publication}),
             types.Publication,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1172,7 +1149,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/sagas/{id}/compensate", {"id": saga}),
             types.Saga,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1190,7 +1166,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/sagas/{id}/retry", {"id": saga}),
             types.Saga,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1258,7 +1233,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/targets/{id}/pause", {"id": target}),
             types.Target,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1276,7 +1250,6 @@ class AsyncOperations:
             "POST",
             _path("/v1/targets/{id}/resume", {"id": target}),
             types.Target,
-            body={},
             key=idempotency_key,
             answer=answer,
         )

@@ -108,7 +108,8 @@ class Client(Operations):
         answer: Answer | None = None,
     ) -> Any:
         """Sends any request, and returns the document of the answer as json.loads gives it: for operations that a newer
-        server has and this package does not. The path begins with a slash, and its ids are escaped."""
+        server has and this package does not. The path begins with a slash, and its ids are escaped. A POST without a body
+        sends an empty object."""
         return self._invoke(method, path, object, query=query, body=body, key=idempotency_key, answer=answer)
 
     def follow(self, topic: str, since: int | None = None) -> Follower:
@@ -164,7 +165,7 @@ class Client(Operations):
     ) -> T:
         got = answer if answer is not None else Answer()
         self._send(method, _codec.with_query(path, query), body, key, got, stop or threading.Event())
-        if kind is None:
+        if kind is None or (kind is object and not got.body):
             return None  # type: ignore[return-value]  # There is no document.
         if kind is bytes:
             return got.body  # type: ignore[return-value]
@@ -177,6 +178,8 @@ class Client(Operations):
         """Sends a request until it is settled, and fills in the answer of a success. stop ends the pauses, and with them the call."""
         headers = self._headers(method)
         content = None
+        if body is None and method == "POST":
+            body = {}
         if body is not None:
             if isinstance(body, dict):
                 body = {name: member for name, member in body.items() if member is not None}

@@ -68,7 +68,8 @@ def _json_name(name: str) -> str:
 
 
 def decode(kind: Any, value: Any) -> Any:
-    """The value of an answer, as kind. Members that kind doesn't have are left out: the server may be newer."""
+    """The value of an answer, as kind. Members that kind doesn't have are left out: the server may be newer. Members that the
+    document doesn't have are None: it may be older."""
     return _decoder(kind)(value)
 
 
@@ -96,9 +97,10 @@ def _same(value: Any) -> Any:
 
 
 def _object(kind: Any, value: Mapping[str, Any]) -> Any:
-    hints = _hints(kind)
-    given = {name: value[_json_name(name)] for name in hints if _json_name(name) in value}
-    return kind(**{name: decode(hints[name], member) for name, member in given.items()})
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    given = ((name, hint, value.get(_json_name(name))) for name, hint in _hints(kind).items())
+    return kind(**{name: None if member is None else decode(hint, member) for name, hint, member in given})
 
 
 @functools.lru_cache(maxsize=None)

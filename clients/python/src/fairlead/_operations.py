@@ -769,7 +769,6 @@ class Operations:
             "POST",
             _path("/v1/auctions/{id}/cancel", {"id": auction}),
             types.Auction,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -816,7 +815,6 @@ class Operations:
             "POST",
             _path("/v1/auctions/{id}/start", {"id": auction}),
             types.Auction,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -908,7 +906,6 @@ class Operations:
             "POST",
             _path("/v1/automations/{id}/cancel", {"id": automation}),
             types.Automation,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -940,7 +937,6 @@ class Operations:
             "POST",
             _path("/v1/automations/{id}/pause", {"id": automation}),
             types.Automation,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -963,7 +959,6 @@ class Operations:
             "POST",
             _path("/v1/automations/{id}/resume", {"id": automation}),
             types.Automation,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1042,7 +1037,6 @@ class Operations:
             "POST",
             _path("/v1/campaigns/{id}/cancel", {"id": campaign}),
             types.Campaign,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1075,7 +1069,6 @@ class Operations:
             "POST",
             _path("/v1/campaigns/{id}/draw", {"id": campaign}),
             types.Draw,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1131,7 +1124,6 @@ class Operations:
             "POST",
             _path("/v1/campaigns/{id}/publish", {"id": campaign}),
             types.Campaign,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1297,7 +1289,6 @@ class Operations:
             "POST",
             _path("/v1/cross-transfers/{id}/compensate", {"id": cross_transfer}),
             types.CrossTransfer,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1320,7 +1311,6 @@ class Operations:
             "POST",
             _path("/v1/cross-transfers/{id}/retry", {"id": cross_transfer}),
             types.CrossTransfer,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1436,7 +1426,6 @@ class Operations:
             "POST",
             _path("/v1/holds/{id}/release", {"id": hold}),
             types.Hold,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1459,7 +1448,7 @@ class Operations:
 
         For admin keys.
         """
-        return self._invoke("POST", "/v1/in-doubt/adopt", types.Adoption, body={}, key=idempotency_key, answer=answer)
+        return self._invoke("POST", "/v1/in-doubt/adopt", types.Adoption, key=idempotency_key, answer=answer)
 
     def integrity(self, *, answer: Answer | None = None) -> types.Integrity:
         """Recompute all balances from the entries.
@@ -1717,7 +1706,6 @@ class Operations:
             "POST",
             _path("/v1/multidraws/{id}/resume", {"id": multidraw}),
             types.Multidraw,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1740,7 +1728,6 @@ class Operations:
             "POST",
             _path("/v1/multidraws/{id}/rollback", {"id": multidraw}),
             types.Multidraw,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1828,7 +1815,6 @@ class Operations:
             "POST",
             _path("/v1/publications/{id}/cancel", {"id": publication}),
             types.Publication,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1851,7 +1837,6 @@ class Operations:
             "POST",
             _path("/v1/publications/{id}/publish", {"id": publication}),
             types.Publication,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1874,7 +1859,6 @@ class Operations:
             "POST",
             _path("/v1/publications/{id}/retry", {"id": publication}),
             types.Publication,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1956,7 +1940,6 @@ class Operations:
             "POST",
             _path("/v1/sagas/{id}/compensate", {"id": saga}),
             types.Saga,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -1979,7 +1962,6 @@ class Operations:
             "POST",
             _path("/v1/sagas/{id}/retry", {"id": saga}),
             types.Saga,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -2080,7 +2062,6 @@ class Operations:
             "POST",
             _path("/v1/targets/{id}/pause", {"id": target}),
             types.Target,
-            body={},
             key=idempotency_key,
             answer=answer,
         )
@@ -2103,7 +2084,6 @@ class Operations:
             "POST",
             _path("/v1/targets/{id}/resume", {"id": target}),
             types.Target,
-            body={},
             key=idempotency_key,
             answer=answer,
         )

@@ -33,8 +33,8 @@ class _Deadline:
         self.arm()
         self._sock.sendall(data)
 
-    def makefile(self, mode: str, *_: Any, **__: Any) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self, self._sock.makefile(mode, buffering=0)))
+    def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        return io.BufferedReader(_Reader(self, self._sock.makefile("rb", buffering=0)))
 
     def readable(self) -> bool:
         """Whether bytes have come that nobody asked for, or the end: then the connection is of no use any more."""

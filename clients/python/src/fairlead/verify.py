@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ._strict import ProofError, Reader
 
@@ -187,7 +188,7 @@ def _position(r: Reader) -> Position:
     return Position(**r.object({**_place(r), "account": r.text}))
 
 
-def _place(r: Reader) -> dict[str, object]:
+def _place(r: Reader) -> dict[str, Callable[[], Any]]:
     return {"id": r.text, "layer": lambda: r.integer(1, MAX_NUMBER), "number": lambda: r.integer(1, MAX_NUMBER)}
 
 
