@@ -183,7 +183,7 @@ if [ "$mode" = test ] || [ "$mode" = torture ]; then
 	have promtool || need promtool prometheus prometheus
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
 	have python3 || need "Python 3.10 or newer" python3 python@3.13
-	have node || need "Node.js 20 or newer" nodejs node
+	have node || need Node.js nodejs node
 	need_curl
 fi
 if [ "$mode" = lint ]; then

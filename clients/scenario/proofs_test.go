@@ -93,7 +93,7 @@ func makeProofs(t *testing.T, dir string) {
 			kind = "inclusion"
 		}
 		file := filepath.Join(dir, folder, fmt.Sprintf("%s-%03d.json", kind, number))
-		testwait.Must(t, os.MkdirAll(filepath.Dir(file), 0o755)) //nolint:gosec // Nothing in it is secret.
+		testwait.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 		testwait.Must(t, os.WriteFile(file, doc, 0o600))
 	}
 	for i, doc := range all {
@@ -103,6 +103,13 @@ func makeProofs(t *testing.T, dir string) {
 		write("valid", i, i >= len(draws), doc)
 	}
 	made := 0
+	for what, doc := range forgeries(t) {
+		if verify(doc, false) == nil {
+			t.Fatalf("a forgery is valid: %s\n%s", what, doc)
+		}
+		write("altered", made, false, doc)
+		made++
+	}
 	for turn := 0; made < alteredProofs; turn++ {
 		i := turn % len(all)
 		if turn%3 == 2 { // Every third one is of an inclusion.
@@ -117,6 +124,39 @@ func makeProofs(t *testing.T, dir string) {
 		}
 		write("altered", made, i >= len(draws), doc)
 		made++
+	}
+}
+
+// forgeries are documents that agree with themselves, and break a rule.
+func forgeries(t *testing.T) map[string][]byte {
+	t.Helper()
+	seed := fairdraw.Seed(sha256.Sum256([]byte("forger")))
+	single := []fairdraw.Position{{ID: "p", Layer: 1, Number: 1, Account: "a"}}
+	double := []fairdraw.Position{single[0], {ID: "p", Layer: 2, Number: 1, Account: "b"}}
+	forge := func(in fairdraw.Input) []byte {
+		in.Campaign = "forged"
+		builder, err := fairdraw.NewTreeBuilder(in.Campaign)
+		testwait.Must(t, err)
+		for _, p := range in.Positions {
+			testwait.Must(t, builder.Add(p))
+		}
+		tree, err := builder.Tree()
+		testwait.Must(t, err)
+		result := &fairdraw.Result{Root: tree.Root()}
+		for _, prize := range in.Prizes { // With a single position there is no choice.
+			result.Winners = append(result.Winners, fairdraw.Winner{Prize: prize.Name, Position: in.Positions[0]})
+		}
+		return mustJSON(fairdraw.NewProof(in, result))
+	}
+	if err := verify(forge(fairdraw.Input{Seed: seed, Positions: single, Prizes: []fairdraw.Prize{{Name: "a", Quantity: 1}}}), false); err != nil {
+		t.Fatal("what is forged well is not valid:", err)
+	}
+	return map[string][]byte{
+		"an id twice":            forge(fairdraw.Input{Seed: seed, Positions: double}),
+		"a seed of zeros":        forge(fairdraw.Input{Positions: single}),
+		"a prize twice":          forge(fairdraw.Input{Seed: seed, Positions: single, Prizes: []fairdraw.Prize{{Name: "a", Quantity: 1}, {Name: "a", Quantity: 1}}}),
+		"a beacon of no origin":  forge(fairdraw.Input{Seed: seed, Positions: single, Beacon: []byte{1, 2, 3}}),
+		"of a layer without any": forge(fairdraw.Input{Seed: seed, Positions: single, Prizes: []fairdraw.Prize{{Name: "a", Layer: 2, Quantity: 1}}}),
 	}
 }
 

@@ -113,11 +113,11 @@ func checkList(want expectation, items []any) error {
 	for i, item := range items {
 		if want.Unique != "" {
 			value, err := at(mustJSON(item), want.Unique)
-			if text := fmt.Sprint(value); err != nil || met[text] {
+			text := fmt.Sprint(value)
+			if err != nil || met[text] {
 				return fmt.Errorf("item %d: %s is %s again, %w", i, want.Unique, text, err)
-			} else {
-				met[text] = true
 			}
+			met[text] = true
 		}
 		if want.Ascending != "" {
 			value, err := at(mustJSON(item), want.Ascending)
@@ -181,7 +181,7 @@ func (r *runner) live(ctx context.Context, st step) error {
 			break
 		}
 	}
-	return equal("types", st.Expect.Types, types)
+	return errors.Join(equal("count", st.Expect.Count, n), equal("types", st.Expect.Types, types))
 }
 
 func (r *runner) requests(ctx context.Context, st step) error {
@@ -256,7 +256,7 @@ func (r *runner) verifyAll(st step) error {
 	}
 	valid := 0
 	for _, file := range files {
-		doc, err := os.ReadFile(file) //nolint:gosec // The scenario's own folder.
+		doc, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
@@ -333,7 +333,7 @@ func at(document []byte, place string) (any, error) {
 	if err := exactly(document, &v); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, document)
 	}
-	for _, name := range strings.Split(place, ".") {
+	for name := range strings.SplitSeq(place, ".") {
 		ok := false
 		switch in := v.(type) {
 		case map[string]any:

@@ -330,7 +330,7 @@ func checkProblem(want map[string]any, err error) error {
 			return fmt.Errorf("the runner does not know the member %s of a problem", name)
 		}
 		if err := equal(name, value, have); err != nil {
-			return fmt.Errorf("%w, of %+v", err, p)
+			return fmt.Errorf("%w, of %+v", err, *p)
 		}
 	}
 	return nil

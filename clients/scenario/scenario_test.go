@@ -43,7 +43,7 @@ func TestScenario(t *testing.T) {
 			}
 			needProgram(t, client.command[0])
 			p, front, control := startProxy(t, shared.url)
-			cmd := exec.CommandContext(testwait.Context(t, patience), client.command[0], client.command[1:]...) //nolint:gosec // The table's own commands.
+			cmd := exec.CommandContext(testwait.Context(t, patience), client.command[0], client.command[1:]...)
 			cmd.Dir = root
 			cmd.Env = append(os.Environ(), runnerVariable+"=1", "FAIRLEAD_URL="+front, "FAIRLEAD_KEY="+shared.key, "SCENARIO_CONTROL="+control,
 				"SCENARIO_FILE="+filepath.Join(root, "clients/scenario/scenario.json"), "SCENARIO_PROOFS="+proofs)

@@ -187,6 +187,7 @@ class Runner:
         except fairlead.ProblemError as err:
             problem(expect.get("problem") or {"code": None}, err)
             return
+        equal("count", wanted, count)
         if "types" in expect:
             equal("types", expect.get("types"), types)
 
