@@ -5,8 +5,7 @@
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
 #   scripts/setup.sh test    the same, a C compiler (the race detector needs
 #                            one), Redis, etcd, PgBouncer, Chromium, curl,
-#                            Python and Node.js for the clients, and axe-core
-#                            from npm
+#                            Python, and axe-core from npm
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
 #   scripts/setup.sh topology    what run needs, and HAProxy
 #   scripts/setup.sh torture what test needs, and libfaketime
@@ -183,7 +182,6 @@ if [ "$mode" = test ] || [ "$mode" = torture ]; then
 	have promtool || need promtool prometheus prometheus
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
 	have python3 || need "Python 3.10 or newer" python3 python@3.13
-	have node || need Node.js nodejs node
 	need_curl
 fi
 if [ "$mode" = lint ]; then

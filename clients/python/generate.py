@@ -1,6 +1,6 @@
 """Writes the types and the methods of the Python client from docs/openapi.json.
 
-    python3 clients/python/generate.py OUT
+    python3 clients/python/generate.py OPENAPI OUT
 
 puts types.py, _operations.py and _async_operations.py into the folder OUT. scripts/generate.sh runs it, and a test
 compares its files with those in src/fairlead. An operation without a name below is an error, so that a new one gets a
@@ -286,9 +286,8 @@ def make_operations(operations: list[Operation], asynchronous: bool) -> str:
     return "".join(out)
 
 
-def main(folder: str) -> None:
-    here = Path(__file__).resolve()
-    document = json.loads((here.parents[2] / "docs/openapi.json").read_text("utf-8"))
+def main(contract: str, folder: str) -> None:
+    document = json.loads(Path(contract).read_text("utf-8"))
     schemas = document["components"]["schemas"]
     found = {o["operationId"]: (m, p, o) for p, methods in document["paths"].items() for m, o in methods.items()}
     if missing := sorted(set(found) ^ set(NAMES)):
@@ -305,6 +304,6 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: generate.py OUT")
-    main(sys.argv[1])
+    if len(sys.argv) != 3:
+        sys.exit("usage: generate.py OPENAPI OUT")
+    main(*sys.argv[1:])

@@ -8,9 +8,25 @@ from typing import Any
 from support import ROOT
 
 from fairlead import verify
-from fairlead.verify import BeaconUnverifiedError, Position, Prize, ProofError, verify_draw, verify_inclusion
+from fairlead.verify import BeaconUnverifiedError, Position, Prize, ProofError, SignedMessage, verify_draw, verify_inclusion
 
 VECTORS = json.loads((ROOT / "fairdraw/testdata/vectors.json").read_bytes())
+BEACON = json.loads((ROOT / "fairdraw/beacon/testdata/rounds.json").read_bytes())
+CHAINS = {
+    "quicknet": {
+        "scheme": "bls-unchained-g1-rfc9380", "chain_hash": "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
+        "public_key": "83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d106451"
+                      "0d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a",
+        "period": 3, "genesis_time": 1692803367, "genesis_seed": "f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e",
+        "beacon_id": "quicknet",
+    },
+    "default": {
+        "scheme": "pedersen-bls-chained", "chain_hash": "8990e7a9aaed2ffed73dbd7092123d6f289930540d7651336225dc172e51b2ce",
+        "public_key": "868f005eb8e6e4ca0a47c8a77ceaa5309a47978a7c71bc5cce96366b5d7a569937c529eeda66c7293784a9402801af31",
+        "period": 30, "genesis_time": 1595431050, "genesis_seed": "176f93498eac9ca337150b46d21dd58673ea4e3581185f869672e59fa4cb390a",
+        "beacon_id": "default",
+    },
+}
 SEED = bytes(range(32))
 
 
@@ -77,9 +93,9 @@ class RulesTest(unittest.TestCase):
     def test_what_was_published_is_compared(self) -> None:
         document = forged(POSITIONS, PRIZES)
         draw = verify_draw(document)
-        for published in ({"commitment": "0" * 64}, {"root": "0" * 64}, {"commitment": draw.commitment.upper()}):
+        for commitment, root in (("0" * 64, None), (None, "0" * 64), (draw.commitment.upper(), None)):
             with self.assertRaises(ProofError):
-                verify_draw(document, **published)
+                verify_draw(document, commitment=commitment, root=root)
 
     def test_documents_that_agree_with_themselves_and_break_a_rule(self) -> None:
         first, *rest = POSITIONS
@@ -108,20 +124,46 @@ class RulesTest(unittest.TestCase):
         self.assertEqual(len(verify_draw(forged(POSITIONS, PRIZES)).winners), 4)
         self.assertEqual(verify_draw(forged([Position("x" * 200, 1_000_000, 1_000_000, "😀" * 200)], [])).winners, [])
 
-    def test_a_document_of_a_beacon_is_not_called_valid(self) -> None:
-        chain: dict[str, Any] = {"scheme": "bls-unchained-g1-rfc9380", "public_key": "01", "period": 3, "genesis_time": 1, "genesis_seed": "02",
-                                 "beacon_id": "quicknet", "round": 7, "signature": "0304"}
-        description = (3).to_bytes(4, "big") + (1).to_bytes(8, "big") + b"\x01\x02quicknet"
-        chain["chain_hash"] = verify._sha256(description).hex()
-        two = {"document": 2, "algorithm": 1}
-        with self.assertRaisesRegex(BeaconUnverifiedError, "not verified"):
-            verify_draw(forged(POSITIONS, PRIZES, beacon=chain, versions=two))
-        for change in ({"period": 4}, {"scheme": "pedersen-bls-chained"}, {"previous_signature": "05"}, {"scheme": "x"}, {"round": 0}, {"round": 1 << 53}):
+    def test_a_beacon(self) -> None:
+        """No signature is verified here: that is the caller's function. What it is given, and what is refused before, are."""
+        for name, chain in CHAINS.items():
+            with self.subTest(name):
+                self.check_beacon(chain, BEACON[name][0])
+
+    def check_beacon(self, chain: dict[str, Any], published: dict[str, Any]) -> None:
+        beacon: dict[str, Any] = {**chain, "round": published["round"], "signature": published["signature"]}
+        if published.get("previous_signature"):
+            beacon["previous_signature"] = published["previous_signature"]
+        document = forged(POSITIONS, PRIZES, beacon=beacon, versions={"document": 2, "algorithm": 1})
+        with self.assertRaises(BeaconUnverifiedError):
+            verify_draw(document)
+        asked: list[SignedMessage] = []
+        verify_draw(document, verify_signature=lambda signed: asked.append(signed) or True, round=published["round"])
+        message = verify._sha256(bytes.fromhex(published.get("previous_signature") or "") + published["round"].to_bytes(8, "big"))
+        self.assertEqual(asked, [SignedMessage(chain["scheme"], message, bytes.fromhex(chain["public_key"]), bytes.fromhex(published["signature"]))])
+        with self.assertRaisesRegex(ProofError, "not that of the round"):
+            verify_draw(document, verify_signature=lambda signed: False)
+        with self.assertRaisesRegex(ProofError, "published round"):
+            verify_draw(document, verify_signature=lambda signed: True, round=published["round"] + 1)
+        other = "pedersen-bls-chained" if chain["scheme"] != "pedersen-bls-chained" else "bls-unchained-g1-rfc9380"
+        for change in ({"period": chain["period"] + 1}, {"scheme": other}, {"previous_signature": "05"}, {"scheme": "x"}, {"round": 0},
+                       {"round": 1 << 53}, {"signature": published["signature"][2:]}, {"chain_hash": "0" * 64}):
             with self.subTest(change), self.assertRaises(ProofError) as caught:
-                verify_draw(forged(POSITIONS, PRIZES, beacon={**chain, **change}, versions=two))
+                verify_draw(forged(POSITIONS, PRIZES, beacon={**beacon, **change}, versions={"document": 2, "algorithm": 1}),
+                            verify_signature=lambda signed: True)
             self.assertNotIsInstance(caught.exception, BeaconUnverifiedError)
         with self.assertRaises(ProofError):
-            verify_draw(forged(POSITIONS, PRIZES, beacon=chain))
+            verify_draw(forged(POSITIONS, PRIZES, beacon=beacon), verify_signature=lambda signed: True)
+
+    def test_a_chain_has_to_be_trusted(self) -> None:
+        chain: dict[str, Any] = {"scheme": "bls-unchained-g1-rfc9380", "public_key": "01" * 96, "period": 3, "genesis_time": 1,
+                                 "genesis_seed": "02", "beacon_id": "mine", "round": 7, "signature": "03" * 48}
+        description = (3).to_bytes(4, "big") + (1).to_bytes(8, "big") + b"\x01" * 96 + b"\x02mine"
+        chain["chain_hash"] = verify._sha256(description).hex()
+        document = forged(POSITIONS, PRIZES, beacon=chain, versions={"document": 2, "algorithm": 1})
+        with self.assertRaisesRegex(ProofError, "not trusted"):
+            verify_draw(document, verify_signature=lambda signed: True)
+        verify_draw(document, verify_signature=lambda signed: True, trusted_chains=[chain["chain_hash"]])
 
     def test_inclusion_breaks_off_at_every_wrong_place(self) -> None:
         for v in VECTORS["inclusions"]:

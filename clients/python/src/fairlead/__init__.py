@@ -9,7 +9,7 @@ from ._async import AsyncClient, AsyncFollower
 from ._client import Client, Retry
 from ._errors import APPLIED, NOT_APPLIED, UNKNOWN, Answer, FairleadError, ProblemError, UnansweredError, UnexpectedAnswerError
 from ._follow import Event, Follower
-from .verify import BeaconUnverifiedError, ProofError, verify_draw, verify_inclusion
+from .verify import BeaconUnverifiedError, ProofError, SignedMessage, verify_draw, verify_inclusion
 
 __all__ = [
     "APPLIED",
@@ -26,6 +26,7 @@ __all__ = [
     "ProblemError",
     "ProofError",
     "Retry",
+    "SignedMessage",
     "UnansweredError",
     "UnexpectedAnswerError",
     "types",

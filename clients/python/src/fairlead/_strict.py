@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_MAY_BE_SPACE = frozenset(" \t\n\r")
 _NAME = re.compile(r'"([a-z_]+)"')
 _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]([0-9a-fA-F]{2})\\u[dD][c-fC-F]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _INTEGER = re.compile(r"(?:0|[1-9][0-9]*)(?![0-9.eE])")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -121,7 +123,7 @@ class Reader:
         value = self.string()
         if not 1 <= len(value) <= 200:
             raise self.fail("a text has 1 to 200 characters")
-        if any(c < "\x20" or "\x7f" <= c <= "\x9f" for c in value):
+        if _CONTROL.search(value):
             raise self.fail("there is a control character")
         return value
 
@@ -147,9 +149,10 @@ class Reader:
         return chr(int(unit, 16))
 
     def _space(self) -> None:
-        match = _SPACE.match(self._text, self._at)
-        assert match is not None  # It matches nothing, too.
-        self._at = match.end()
+        if self._text[self._at:self._at + 1] in _MAY_BE_SPACE:
+            match = _SPACE.match(self._text, self._at)
+            assert match is not None  # It matches nothing, too.
+            self._at = match.end()
 
     def _take(self, character: str) -> bool:
         if self._text.startswith(character, self._at):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ._strict import ProofError, Reader
 
-__all__ = ["BeaconUnverifiedError", "Draw", "Inclusion", "Position", "Prize", "ProofError", "Winner", "verify_draw", "verify_inclusion"]
+__all__ = ["BeaconUnverifiedError", "Draw", "Inclusion", "Position", "Prize", "ProofError", "SignedMessage", "Winner", "verify_draw", "verify_inclusion"]
 
 # Limits of §2, and of §9 and §11 for whole documents.
 MAX_POSITIONS = 1_000_000
@@ -28,9 +28,27 @@ MAX_SIBLINGS = 20
 _SALT = b"fairlead/fairdraw/v1"
 
 
+# The League of Entropy's chains quicknet and default, by the hash, which fixes all of a chain but the scheme (§10).
+_PINNED = {
+    "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971": "bls-unchained-g1-rfc9380",
+    "8990e7a9aaed2ffed73dbd7092123d6f289930540d7651336225dc172e51b2ce": "pedersen-bls-chained",
+}
+# How many bytes a scheme's public keys and signatures have, and whether it signs the signature before.
+_SCHEMES = {"bls-unchained-g1-rfc9380": (96, 48, False), "pedersen-bls-chained": (48, 96, True)}
+
+
 class BeaconUnverifiedError(ProofError):
-    """A public beacon decided the draw, and this package does not verify the beacon's signatures. All else is right, for a
-    document of version 2. ``fairlead verify`` verifies such proofs whole."""
+    """A public beacon decided the draw, and nothing verified the beacon's signature. All else is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedMessage:
+    """What a verifier of BLS signatures is given. §10 says on which curve, and with which domain separation tag."""
+
+    scheme: str  #: ``bls-unchained-g1-rfc9380`` or ``pedersen-bls-chained``
+    message: bytes
+    public_key: bytes
+    signature: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +101,25 @@ class Inclusion:
     size: int  #: how many positions there were
 
 
-def verify_draw(document: bytes | str, *, commitment: str | None = None, root: str | None = None) -> Draw:
+def verify_draw(
+    document: bytes | str,
+    *,
+    commitment: str | None = None,
+    root: str | None = None,
+    round: int | None = None,
+    verify_signature: Callable[[SignedMessage], bool] | None = None,
+    trusted_chains: Collection[str] = (),
+) -> Draw:
     """Recomputes a draw from its proof, the answer of ``Client.proof``, and returns it. Raises a :class:`ProofError` that names
     the first difference.
 
     commitment: what was published before the sale, 64 hexadecimal digits. A proof without it shows only that it agrees with
         itself. Take it from where it was published, not from the proof.
     root: what was published at sell-out, likewise
+    round: the number of the beacon's round that was published at sell-out
+    verify_signature: verifies a beacon's signature, with a library for BLS12-381. Without it, a draw that a beacon decided
+        raises a :class:`BeaconUnverifiedError` when all else is right.
+    trusted_chains: the hashes of further chains to trust; drand's quicknet and default are trusted
     """
     reader = Reader(document, MAX_PROOF_BYTES)
     draw, seed, draw_seed, listed, beacon = reader.whole(lambda: _read_proof(reader))
@@ -106,9 +136,10 @@ def verify_draw(document: bytes | str, *, commitment: str | None = None, root: s
         _same("the published commitment", commitment, draw.commitment)
     if root is not None:
         _same("the published root", root, draw.root)
+    if round is not None and (beacon is None or round != beacon.round):
+        raise ProofError(f"the published round: {round} was expected, not {beacon and beacon.round}")
     if beacon is not None:
-        raise BeaconUnverifiedError("beacon: its signature was not verified" if beacon.named else
-                                    "beacon: the document does not say of which round the signature is")
+        _verify_beacon(beacon, trusted_chains, verify_signature)
     return draw
 
 
@@ -119,11 +150,12 @@ def verify_inclusion(document: bytes | str, root: str) -> Inclusion:
     root: 64 hexadecimal digits, from where you trust it: as published at sell-out, or of the campaign's verified proof
     """
     reader = Reader(document, MAX_INCLUSION_BYTES)
+    position = _position(reader)
     fields = reader.whole(lambda: reader.object({
         "versions": lambda: _versions(reader, 1),
         "campaign": reader.text,
         "root": reader.digest,
-        "position": lambda: _position(reader),
+        "position": position,
         "index": lambda: reader.integer(0, MAX_POSITIONS - 1),
         "size": lambda: reader.integer(1, MAX_POSITIONS),
         "siblings": lambda: reader.list(reader.digest, MAX_SIBLINGS),
@@ -152,7 +184,12 @@ def verify_inclusion(document: bytes | str, root: str) -> Inclusion:
 @dataclass(frozen=True, slots=True)
 class _Beacon:
     signature: bytes
-    named: bool  # Its round and chain are given.
+    scheme: str = ""  # Empty where the signature is all that is given.
+    chain_hash: str = ""
+    public_key: bytes = b""
+    genesis_seed: bytes = b""
+    round: int | None = None
+    previous: bytes = b""
 
 
 def _read_proof(r: Reader) -> tuple[Draw, bytes, bytes, list[Winner], _Beacon | None]:
@@ -164,12 +201,12 @@ def _read_proof(r: Reader) -> tuple[Draw, bytes, bytes, list[Winner], _Beacon | 
         "root": r.digest,
         "draw_seed": r.digest,
         "beacon": lambda: _read_beacon(r),
-        "positions": lambda: r.list(lambda: _position(r), MAX_POSITIONS),
-        "prizes": lambda: r.list(lambda: _prize(r), MAX_PRIZES),
-        "winners": lambda: r.list(lambda: _winner(r), MAX_WINNERS),
+        "positions": lambda: r.list(_position(r), MAX_POSITIONS),
+        "prizes": lambda: r.list(_prize(r), MAX_PRIZES),
+        "winners": lambda: r.list(_winner(r), MAX_WINNERS),
     }, frozenset({"beacon"}))
     beacon = fields.get("beacon")
-    if (fields["versions"] == 2) != (beacon is not None and beacon.named):
+    if (fields["versions"] == 2) != (beacon is not None and beacon.scheme != ""):
         raise ProofError("beacon: not that of the document's version")
     listed = fields["winners"]
     draw = Draw(fields["campaign"], fields["commitment"].hex(), fields["root"].hex(), fields["positions"], fields["prizes"], listed)
@@ -184,27 +221,31 @@ def _versions(r: Reader, *known: int) -> int:
     return document
 
 
-def _position(r: Reader) -> Position:
-    return Position(**r.object({**_place(r), "account": r.text}))
+def _position(r: Reader) -> Callable[[], Position]:
+    fields = {**_place(r), "account": r.text}
+    return lambda: Position(**r.object(fields))
 
 
 def _place(r: Reader) -> dict[str, Callable[[], Any]]:
     return {"id": r.text, "layer": lambda: r.integer(1, MAX_NUMBER), "number": lambda: r.integer(1, MAX_NUMBER)}
 
 
-def _prize(r: Reader) -> Prize:
-    return Prize(**r.object({
-        "name": r.text, "layer": lambda: r.integer(0, MAX_NUMBER), "quantity": lambda: r.integer(1, MAX_WINNERS),
-    }))
+def _prize(r: Reader) -> Callable[[], Prize]:
+    fields = {"name": r.text, "layer": lambda: r.integer(0, MAX_NUMBER), "quantity": lambda: r.integer(1, MAX_WINNERS)}
+    return lambda: Prize(**r.object(fields))
 
 
-def _winner(r: Reader) -> Winner:
-    fields = r.object({
-        "prize": r.text, "layer": lambda: r.integer(1, MAX_NUMBER), "position": lambda: r.object(_place(r)), "account": r.text,
-    })
-    if fields["layer"] != fields["position"]["layer"]:
-        raise r.fail("the layer is not that of the position")
-    return Winner(fields["prize"], Position(**fields["position"], account=fields["account"]))
+def _winner(r: Reader) -> Callable[[], Winner]:
+    place = _place(r)
+    fields = {"prize": r.text, "layer": lambda: r.integer(1, MAX_NUMBER), "position": lambda: r.object(place), "account": r.text}
+
+    def read() -> Winner:
+        winner = r.object(fields)
+        if winner["layer"] != winner["position"]["layer"]:
+            raise r.fail("the layer is not that of the position")
+        return Winner(winner["prize"], Position(**winner["position"], account=winner["account"]))
+
+    return read
 
 
 def _read_beacon(r: Reader) -> _Beacon:
@@ -217,17 +258,39 @@ def _read_beacon(r: Reader) -> _Beacon:
         **chain, "signature": lambda: r.hexadecimal(1, 1024), "previous_signature": lambda: r.hexadecimal(1, 1024),
     }, frozenset(chain) | {"previous_signature"})
     if len(fields) == 1:
-        return _Beacon(fields["signature"], False)
+        return _Beacon(fields["signature"])
     if not fields.keys() >= chain.keys():
         raise r.fail("neither a signature alone nor a round with all of its chain")
-    chained = {"bls-unchained-g1-rfc9380": False, "pedersen-bls-chained": True}.get(fields["scheme"])
-    if chained is None or chained != ("previous_signature" in fields):
+    scheme = fields["scheme"]
+    if scheme not in _SCHEMES or _SCHEMES[scheme][2] != ("previous_signature" in fields):
         raise r.fail("the scheme is not known, or does not go with previous_signature")
     name = b"" if fields["beacon_id"] == "default" else fields["beacon_id"].encode("utf-8")
     description = _u32(fields["period"]) + _u64(fields["genesis_time"]) + fields["public_key"] + fields["genesis_seed"] + name
     if _sha256(description) != fields["chain_hash"]:
         raise r.fail("chain_hash is not that of the chain")
-    return _Beacon(fields["signature"], True)
+    return _Beacon(fields["signature"], scheme, fields["chain_hash"].hex(), fields["public_key"], fields["genesis_seed"],
+                   fields["round"], fields.get("previous_signature", b""))
+
+
+def _verify_beacon(beacon: _Beacon, trusted: Collection[str], verify: Callable[[SignedMessage], bool] | None) -> None:
+    if beacon.round is None:
+        raise BeaconUnverifiedError("beacon: the document does not say of which round the signature is")
+    if _PINNED.get(beacon.chain_hash, beacon.scheme) != beacon.scheme:
+        raise ProofError(f"beacon.scheme: the chain does not sign by {beacon.scheme}")
+    if beacon.chain_hash not in _PINNED and beacon.chain_hash not in trusted:
+        raise ProofError(f"beacon.chain_hash: the chain {beacon.chain_hash} is not trusted")
+    key_size, signature_size, chained = _SCHEMES[beacon.scheme]
+    if (len(beacon.public_key), len(beacon.signature)) != (key_size, signature_size):
+        raise ProofError(f"beacon: the key or the signature has not the length that {beacon.scheme} wants")
+    if chained and beacon.round == 1 and beacon.previous != beacon.genesis_seed:
+        raise ProofError("beacon.previous_signature: before round 1, it is the genesis seed")
+    if chained and beacon.round > 1 and len(beacon.previous) != signature_size:
+        raise ProofError("beacon.previous_signature: has not the length of a signature")
+    if verify is None:
+        raise BeaconUnverifiedError("beacon: its signature was not verified")
+    signed = SignedMessage(beacon.scheme, _sha256(beacon.previous + _u64(beacon.round)), beacon.public_key, beacon.signature)
+    if verify(signed) is not True:
+        raise ProofError("beacon.signature: not that of the round")
 
 
 # --- Rules and comparisons (§2, §9) ---
