@@ -65,10 +65,11 @@ class FollowTest(unittest.TestCase):
         hold = threading.Event()
         self.addCleanup(hold.set)
         with mock.patch.object(_follow, "SILENCE_SECONDS", 0.2):
-            with Server(stream(SUBSCRIBED, hold=hold), stream(event(1))) as server, Client(server.url) as client:
+            # A machine that is slow may leave some of the others, too.
+            with Server(stream(SUBSCRIBED, hold=hold), *[stream(event(1), hold=hold)] * 50) as server, Client(server.url) as client:
                 with client.follow("auction:1", 0) as events:
                     self.assertEqual(next(events).seq, 1)
-                self.assertEqual(len(server.requests), 2)
+                self.assertGreaterEqual(len(server.requests), 2)
                 hold.set()
 
     def test_another_thread_closes_it(self) -> None:
