@@ -1,8 +1,8 @@
 #!/bin/sh
 # Writes what is generated: docs/openapi.json and docs/problems.md from the server's code, docs/flags.md from the verbs of
-# cmd/fairlead, and from openapi.json client/types.gen.go and the generated files of clients/python. The generator of Go
-# is run by its pinned version and is no dependency of the module; the one of Python is ours. With --check it writes
-# nothing and fails when a file is not what would be generated.
+# cmd/fairlead, and from openapi.json client/types.gen.go and the generated files of clients/python and, if Node.js is there,
+# clients/typescript. The generator of Go is run by its pinned version and is no dependency of the module; the others are ours. With --check
+# it writes nothing and fails when a file is not what would be generated.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -30,6 +30,11 @@ if command -v python3 >/dev/null; then
 else
 	echo "generate: Python is missing: the files of clients/python are NOT MADE and NOT CHECKED" >&2
 fi
+if command -v node >/dev/null; then
+	node clients/typescript/scripts/generate.mjs "$made/openapi.json" "$made/problems.md" "$made/types.gen.ts"
+else
+	echo "generate: Node.js is missing: clients/typescript/src/types.gen.ts is NOT MADE and NOT CHECKED" >&2
+fi
 
 status=0
 place() {
@@ -54,6 +59,7 @@ if [ -d "$made/python" ]; then
 		place "$made/python/$file" clients/python/src/fairlead/$file
 	done
 fi
+[ ! -f "$made/types.gen.ts" ] || place "$made/types.gen.ts" clients/typescript/src/types.gen.ts
 if [ -z "$check" ]; then
 	FAIRLEAD_WRITE_DOCUMENTS=1 go test -count=1 ./internal/server -run '^TestMetricsDocument$' >/dev/null && chmod 644 docs/operations/metrics.md
 fi

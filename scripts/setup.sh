@@ -4,8 +4,8 @@
 #
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
 #   scripts/setup.sh test    the same, a C compiler (the race detector needs
-#                            one), Redis, etcd, PgBouncer, Chromium, curl,
-#                            Python, and axe-core from npm
+#                            one), Redis, etcd, PgBouncer, Chromium, Node.js with
+#                            npm, Python, curl, and axe-core from npm
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
 #   scripts/setup.sh topology    what run needs, and HAProxy
 #   scripts/setup.sh torture what test needs, and libfaketime
@@ -182,6 +182,7 @@ if [ "$mode" = test ] || [ "$mode" = torture ]; then
 	have promtool || need promtool prometheus prometheus
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
 	have python3 || need "Python 3.10 or newer" python3 python@3.13
+	{ have node && have npm; } || need "Node.js 20 or newer with npm" "nodejs npm" node
 	need_curl
 fi
 if [ "$mode" = lint ]; then
