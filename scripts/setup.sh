@@ -247,3 +247,14 @@ if [ "$mode" = test ] && [ ! -f "$here/.tools/$axe/axe.min.js" ]; then
 		printf 'setup: %s\n' "npm's registry can't be reached: the console's accessibility is NOT TESTED with axe-core." >&2
 	fi
 fi
+
+# What the TypeScript client is built and tested with (clients/typescript).
+client=$here/clients/typescript
+if [ "$mode" = test ] && ! cmp -s "$client/package-lock.json" "$client/node_modules/.installed"; then
+	say "Installing the packages of clients/typescript into its node_modules/"
+	if (cd "$client" && npm ci --no-audit --no-fund --ignore-scripts --registry="${FAIRLEAD_NPM_REGISTRY:-https://registry.npmjs.org}") >&2; then
+		cp "$client/package-lock.json" "$client/node_modules/.installed"
+	else
+		printf 'setup: %s\n' "npm could not install them (its message is above): the TypeScript client is NOT TESTED." >&2
+	fi
+fi

@@ -32,16 +32,20 @@ func TestScenario(t *testing.T) {
 		name    string
 		command []string
 		folder  string // of the client
+		prepare func(t *testing.T)
 	}{
-		{"Go", []string{self}, "client"},
-		{"Python", []string{"python3", "clients/python/tests/scenario.py"}, "clients/python"},
-		{"TypeScript", []string{"node", "clients/typescript/scenario/run.mjs"}, "clients/typescript"},
+		{"Go", []string{self}, "client", nil},
+		{"Python", []string{"python3", "clients/python/tests/scenario.py"}, "clients/python", nil},
+		{"TypeScript", []string{"node", "clients/typescript/scenario/run.mjs"}, "clients/typescript", buildTypeScript},
 	} {
 		t.Run(client.name, func(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, client.folder)); err != nil {
 				t.Skip("there is no " + client.folder)
 			}
 			needProgram(t, client.command[0])
+			if client.prepare != nil {
+				client.prepare(t)
+			}
 			p, front, control := startProxy(t, shared.url)
 			cmd := exec.CommandContext(testwait.Context(t, patience), client.command[0], client.command[1:]...)
 			cmd.Dir = root

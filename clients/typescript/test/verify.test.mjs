@@ -9,6 +9,7 @@ import { fromHex, toHex, Writer } from "../dist/fairdraw/bytes.js";
 import { drawSeed, leafOf, rootOf, Stream, treeOf, winnersOf } from "../dist/fairdraw/draw.js";
 import { ProofError, verifyInclusion, verifyProof } from "../dist/fairdraw/index.js";
 import { Hmac, sha256 } from "../dist/fairdraw/sha256.js";
+import { verifySignature } from "./verify-signature.mjs";
 
 const vectors = JSON.parse(readFileSync(new URL("../../../fairdraw/testdata/vectors.json", import.meta.url), "utf8"));
 const rounds = JSON.parse(readFileSync(new URL("../../../fairdraw/beacon/testdata/rounds.json", import.meta.url), "utf8"));
@@ -155,19 +156,10 @@ test("a proof of inclusion takes a root from elsewhere", () => {
   assert.throws(() => verifyInclusion(JSON.stringify(inclusion) + " ".repeat(2 ** 16), { root }), /bytes/);
 });
 
-/** @param {import("../dist/fairdraw/index.js").SignedMessage} signed */
-function verifySignature({ scheme, message, publicKey, signature }) {
-  try {
-    if (scheme === "pedersen-bls-chained") {
-      const { longSignatures: long } = bls12_381;
-      return long.verify(signature, long.hash(message, "BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_NUL_"), publicKey);
-    }
-    const { shortSignatures: short } = bls12_381;
-    return short.verify(signature, short.hash(message, "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"), publicKey);
-  } catch {
-    return false; // It is no point of the curve.
-  }
-}
+test("README.md shows how to verify signatures as it is done here", () => {
+  const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+  assert.ok(readme.includes(readFileSync(new URL("verify-signature.mjs", import.meta.url), "utf8")));
+});
 
 const quicknet = {
   scheme: "bls-unchained-g1-rfc9380",
@@ -211,6 +203,32 @@ test("a draw by a beacon needs a round that a trusted chain signed", () => {
     for (const changes of [{ round: round.round + 1 }, { signature: all.find(([, r]) => r.signature !== round.signature)?.[1].signature }, { period: chain.period + 1 }, { beacon_id: "other" }, { scheme: "bls-bn254-unchained-on-g1" }, { scheme: chain === quicknet ? chained.scheme : quicknet.scheme }, { genesis_time: 0 }, { more: 1 }, { previous_signature: "00" }, { previous_signature: undefined, period: "3" }]) {
       assert.throws(() => verifyProof(drawnBy({ ...chain, ...round, ...changes }), published), ProofError, JSON.stringify(changes));
     }
+  }
+});
+
+test("a signature has one encoding", () => {
+  const [{ signature, round }] = rounds.quicknet;
+  const message = sha256(new Writer().u64(round).written);
+  const publicKey = fromHex(quicknet.public_key);
+  const signed = { scheme: /** @type {const} */ ("bls-unchained-g1-rfc9380"), message, publicKey };
+  assert.ok(verifySignature({ ...signed, signature: fromHex(signature) }));
+  const identity = fromHex(`c0${"00".repeat(47)}`);
+  const { G1 } = bls12_381;
+  const plain = G1.Point.fromHex(signature).toBytes(false);
+  // Not in the subgroup: the least x of a point of the curve.
+  const x4 = fromHex(`80${"00".repeat(46)}04`);
+  const others = [identity, plain, x4, fromHex(`e0${"00".repeat(47)}`), fromHex(`00${"00".repeat(47)}`), fromHex(signature).map((byte, i) => (i === 0 ? byte ^ 0x20 : byte)), fromHex(signature).map((byte, i) => (i === 0 ? byte ^ 0x80 : byte)), fromHex(signature).map((byte, i) => (i === 0 ? byte ^ 0x40 : byte))];
+  for (const other of others) {
+    let valid = false;
+    try {
+      valid = verifySignature({ ...signed, signature: other });
+    } catch {}
+    assert.equal(valid, false, toHex(other));
+    let identityKey = false;
+    try {
+      identityKey = verifySignature({ ...signed, signature: other, publicKey: fromHex(`c0${"00".repeat(95)}`) });
+    } catch {}
+    assert.equal(identityKey, false);
   }
 });
 

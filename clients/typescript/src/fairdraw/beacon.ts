@@ -83,5 +83,11 @@ export function verifyBeacon(beacon: BeaconSignature, trusted: readonly string[]
   }
   message.u64(round);
   if (!verify) throw new ProofError("a beacon decided the draw, and its signature can't be verified without verifySignature");
-  if (!verify({ scheme, message: sha256(message.written), publicKey, signature })) throw new ProofError("the beacon's signature is not valid");
+  let valid: boolean;
+  try {
+    valid = verify({ scheme, message: sha256(message.written), publicKey, signature });
+  } catch (error) {
+    throw new ProofError("the beacon's signature can't be verified", { cause: error });
+  }
+  if (!valid) throw new ProofError("the beacon's signature is not valid");
 }

@@ -27,15 +27,15 @@ export interface Published {
   /** The hashes of chains to trust beside the League of Entropy's quicknet and default. */
   chains?: readonly string[];
   /**
-   * Verifies a BLS signature, for which this package has no code of its own; README.md shows one with @noble/curves. A proof in
-   * beacon mode is not valid without it.
+   * Verifies a BLS signature, for which this package has no code of its own; README.md shows one with @noble/curves. It returns false or
+   * throws where the signature is not valid. A proof in beacon mode is not valid without it.
    */
   verifySignature?: (signed: SignedMessage) => boolean;
 }
 
 /**
  * Recomputes a draw from the document of `GET /v1/campaigns/{id}/proof`, as bytes or text but never as an object: a JSON parser may already have
- * mended or rounded what it read. It returns the proof, or throws a {@link ProofError} that names the first difference. It takes about 10 µs a
+ * mended or rounded what it read. It returns the proof, or throws a {@link ProofError} that names the first difference. It takes some 20 µs a
  * position, so give very large draws to a worker.
  */
 export function verifyProof(document: Uint8Array | string, published: Published): Proof {
