@@ -65,7 +65,6 @@ func buildTypeScript(t *testing.T) {
 	builtTypeScript.Do(func() { inTypeScript(t, nil, "npm", "run", "build") })
 }
 
-//nolint:gochecknoglobals // All tests of the package use one build.
 var builtTypeScript sync.Once
 
 func skipOrFail(t *testing.T, avoidable bool, why string) {
@@ -80,7 +79,7 @@ func skipOrFail(t *testing.T, avoidable bool, why string) {
 func npmAnswers() bool {
 	client := http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get(cmp.Or(os.Getenv("FAIRLEAD_NPM_REGISTRY"), "https://registry.npmjs.org") + "/typescript/latest") //nolint:noctx // It has a time limit.
+	resp, err := client.Get(cmp.Or(os.Getenv("FAIRLEAD_NPM_REGISTRY"), "https://registry.npmjs.org") + "/typescript/latest")
 	if err != nil {
 		return false
 	}
@@ -91,7 +90,7 @@ func npmAnswers() bool {
 // inTypeScript runs a program in the client's folder, and returns what it prints.
 func inTypeScript(t *testing.T, env []string, name string, args ...string) []byte {
 	t.Helper()
-	cmd := exec.CommandContext(testwait.Context(t, patience), name, args...) //nolint:gosec // The test's own commands.
+	cmd := exec.CommandContext(testwait.Context(t, patience), name, args...)
 	cmd.Dir = typeScript
 	cmd.Env = append(os.Environ(), env...)
 	var stdout, both bytes.Buffer
