@@ -4,19 +4,19 @@ import { decode, encode } from "./json.js";
 import { type EventOptions, type FairleadEvent, follow } from "./live.js";
 import { Position } from "./position.js";
 import type { Routes } from "./types.gen.js";
-import { pauseMs, sleep } from "./wait.js";
+import { longestTimerMs, pauseMs, sleep } from "./wait.js";
 
 export interface FairleadOptions {
   /** An API key or a user's JWT, or a function that returns the one to use now; it is asked before every attempt. */
-  key?: string | (() => string | Promise<string>);
+  key?: string | (() => string | Promise<string>) | undefined;
   /** How often a request is sent at most: 6. With 1, nothing is sent again. */
-  attempts?: number;
+  attempts?: number | undefined;
   /** How long after its first attempt a call may begin its last one, in milliseconds: 30,000. */
-  retryMs?: number;
+  retryMs?: number | undefined;
   /** How long one attempt may take, in milliseconds: 120,000. So a call ends after `retryMs + timeoutMs` at the latest. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
   /** Sends requests in place of the global fetch. It must not send a request twice by itself. */
-  fetch?: typeof fetch;
+  fetch?: typeof fetch | undefined;
 }
 
 export interface CallOptions {
@@ -24,11 +24,11 @@ export interface CallOptions {
    * The Idempotency-Key of a call that changes something, 1 to 255 visible ASCII characters, in place of a random one. Choose it yourself,
    * and store it first, where the effect must not be doubled by the program's next start.
    */
-  idempotencyKey?: string;
+  idempotencyKey?: string | undefined;
   /** Ends the call early. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Further headers, such as traceparent. */
-  headers?: Record<string, string>;
+  headers?: Record<string, string> | undefined;
 }
 
 type Method = keyof Routes;
@@ -87,7 +87,11 @@ const keyless = "/v1/commands";
  */
 export class Fairlead {
   readonly #base: string;
-  readonly #options: Required<Omit<FairleadOptions, "key">> & { key: FairleadOptions["key"] | undefined };
+  readonly #key: FairleadOptions["key"];
+  readonly #attempts: number;
+  readonly #retryMs: number;
+  readonly #timeoutMs: number;
+  readonly #fetch: typeof fetch;
   readonly #doubts = new Doubts();
   readonly #position = new Position();
 
@@ -97,9 +101,12 @@ export class Fairlead {
     if (base.protocol !== "http:" && base.protocol !== "https:") throw new TypeError(`${url} is no http or https URL`);
     base.search = base.hash = "";
     this.#base = base.href.replace(/\/+$/, "");
-    // A page's fetch must be called as the page's own.
-    const { key, attempts = 6, retryMs = 30_000, timeoutMs = 120_000, fetch: send = (...args) => fetch(...args) } = options;
-    this.#options = { key, attempts, retryMs, timeoutMs, fetch: send };
+    this.#key = options.key;
+    this.#attempts = options.attempts ?? 6;
+    this.#retryMs = options.retryMs ?? 30_000;
+    this.#timeoutMs = options.timeoutMs ?? 120_000;
+    // A page's fetch must not be called as a method of something else.
+    this.#fetch = options.fetch ?? ((...args) => fetch(...args));
   }
 
   /** Reads, such as `get("/v1/accounts/{id}", { path: { id: "ann" } })`. */
@@ -155,7 +162,7 @@ export class Fairlead {
     const request = this.#request(method, path, options);
     const idempotencyKey = request.headers.get("Idempotency-Key") ?? undefined;
     const changes = method !== "GET";
-    const command = changes ? `${method} ${path} ${JSON.stringify(options.path)} ${idempotencyKey ?? randomKey()}` : "";
+    const command = `${method} ${request.url} ${idempotencyKey ?? randomKey()}`;
     const began = performance.now();
     try {
       for (let attempts = 1; ; attempts++) {
@@ -165,7 +172,7 @@ export class Fairlead {
         try {
           const answer = await this.#attempt(request);
           if (answer.status >= 200 && answer.status < 300) {
-            const data = document(answer);
+            const data = document(method, answer);
             this.#doubts.settled(command);
             return { ...answer, ...call, data, replayed: answer.headers.get("Idempotent-Replayed") === "true" };
           }
@@ -181,7 +188,7 @@ export class Fairlead {
           else this.#doubts.unanswered(command);
           failure = new UnansweredError(call, error);
         }
-        if (attempts >= this.#options.attempts || performance.now() - began + pause > this.#options.retryMs) throw failure;
+        if (attempts >= this.#attempts || performance.now() - began + pause > this.#retryMs) throw failure;
         if (!(await sleep(pause, signal))) {
           if (!changes) signal?.throwIfAborted();
           throw failure;
@@ -210,12 +217,12 @@ export class Fairlead {
 
   /** Sends a request once, and reads the answer to its end: a connection that breaks within it counts as no answer. */
   async #attempt(request: Request): Promise<{ status: number; headers: Headers; body: Uint8Array }> {
-    const { timeoutMs } = this.#options;
     const attempt = new AbortController();
     const stop = () => attempt.abort(request.signal?.reason);
     request.signal?.addEventListener("abort", stop);
     if (request.signal?.aborted) stop();
-    const timer = setTimeout(() => attempt.abort(new DOMException(`no answer within ${timeoutMs} ms`, "TimeoutError")), timeoutMs);
+    const late = () => attempt.abort(new DOMException(`no answer within ${this.#timeoutMs} ms`, "TimeoutError"));
+    const timer = setTimeout(late, Math.min(this.#timeoutMs, longestTimerMs));
     try {
       const response = await this.#send(request, attempt.signal);
       return { status: response.status, headers: response.headers, body: new Uint8Array(await response.arrayBuffer()) };
@@ -227,15 +234,14 @@ export class Fairlead {
 
   async #send(request: Request, signal: AbortSignal): Promise<Response> {
     const { method, url, headers, body } = request;
-    const { key } = this.#options;
     const own = new Headers(headers);
-    const credential = typeof key === "function" ? await key() : key;
+    const credential = typeof this.#key === "function" ? await this.#key() : this.#key;
     if (credential) own.set("Authorization", `Bearer ${credential}`);
     if (method === "GET" && this.#position.value !== undefined) own.set("Fairlead-After", this.#position.value);
     signal.throwIfAborted();
     request.sent = true;
     // A redirect would make a GET of a POST, whose answer would then look like success.
-    const response = await this.#options.fetch(url, { method, headers: own, body: body ?? null, signal, redirect: "manual", cache: "no-store" });
+    const response = await this.#fetch(url, { method, headers: own, body: body ?? null, signal, redirect: "manual", cache: "no-store" });
     this.#position.note(response.headers.get("Fairlead-After"));
     return response;
   }
@@ -262,8 +268,8 @@ function fill(path: string, ids: Record<string, string>): string {
 }
 
 /** Decodes the document of a success. What has none was sent by something else than a Fairlead server, and settles nothing. */
-function document({ status, headers, body }: { status: number; headers: Headers; body: Uint8Array }): unknown {
-  if (status === 204) return undefined;
+function document(method: string, { status, headers, body }: { status: number; headers: Headers; body: Uint8Array }): unknown {
+  if (status === 204 && method === "DELETE") return undefined;
   if (!headers.get("Content-Type")?.startsWith("application/json")) throw new Error(`the answer ${status} is no JSON document`);
   return decode(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body));
 }

@@ -35,8 +35,8 @@ export function encode(value: unknown): string | undefined {
   return `{${members.join(",")}}`;
 }
 
-/** The deepest nesting that is read. */
-const maxDepth = 500;
+/** The deepest nesting that is read, so that the stack suffices. */
+const maxDepth = 2_000;
 
 const whitespace = /[ \t\n\r]*/y;
 const numeral = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y;

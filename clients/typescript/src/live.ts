@@ -4,19 +4,19 @@ import { pauseMs, sleep } from "./wait.js";
 
 export interface EventOptions {
   /** Yield the events above this number first: 0 for all. Absent: only what happens from now on. */
-  since?: number;
+  since?: number | undefined;
   /** Ends the stream; the loop over it then throws the signal's reason. To leave without an error, break out of the loop. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /**
    * How long to try to reconnect, in milliseconds: 300,000. Then the loop throws what went wrong last. A refusal that isn't retryable ends
    * it at once, such as 410 `events_expired`, or `unknown_seq` after the server lost history: forget what you have, and read the topic anew.
    */
-  reconnectMs?: number;
+  reconnectMs?: number | undefined;
   /**
    * Called whenever the stream is open, with the number behind which it goes on. Messages without a number (countdowns, and all of
    * `account:ID`) may have been missed before: read what they tell of now.
    */
-  onOpen?: (after: number) => void;
+  onOpen?: ((after: number) => void) | undefined;
 }
 
 /** One event. Its data is in docs/design/auction.md and at /docs of the server. */
@@ -55,7 +55,8 @@ export async function* follow(open: Open, topic: string, options: EventOptions):
           // Without a number to start from, the stream starts behind the last event of that moment.
           last ??= message.subscribed;
           lostAt = undefined;
-          onOpen?.(last);
+          const after = last;
+          if (onOpen) queueMicrotask(() => onOpen(after)); // What it throws is no failure of the connection.
           continue;
         }
         failures = 0; // A stream that opens and at once ends again is no success.

@@ -1,6 +1,8 @@
 const firstPauseMs = 50;
 const maxPauseMs = 5_000;
-const longestTimerMs = 2 ** 31 - 1; // Beyond it, timers end at once.
+
+/** A timer for longer than this would end at once. */
+export const longestTimerMs = 2 ** 31 - 1;
 
 /** The pause after an attempt, from 1: from 50 ms on, half as long again each time up to 5 s, give or take one half at random. */
 export function pauseMs(attempt: number): number {

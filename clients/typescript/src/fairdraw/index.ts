@@ -21,16 +21,16 @@ export interface Published {
    */
   commitment: string | null;
   /** In beacon mode, the root that was published after the last sale and before the round was due. */
-  root?: string;
+  root?: string | undefined;
   /** In beacon mode, the number of the round that was published with the root. */
-  round?: number;
+  round?: number | undefined;
   /** The hashes of chains to trust beside the League of Entropy's quicknet and default. */
-  chains?: readonly string[];
+  chains?: readonly string[] | undefined;
   /**
    * Verifies a BLS signature, for which this package has no code of its own; README.md shows one with @noble/curves. It returns false or
    * throws where the signature is not valid. A proof in beacon mode is not valid without it.
    */
-  verifySignature?: (signed: SignedMessage) => boolean;
+  verifySignature?: ((signed: SignedMessage) => boolean) | undefined;
 }
 
 /**
