@@ -75,6 +75,12 @@ test("a problem is typed, and has all members", async (t) => {
   assert.equal(server.requests.length, 1, "the request for a lock says itself how long to wait");
 });
 
+test("what is not retryable is sent once", async (t) => {
+  const server = await serve(t, problem(402, "insufficient_funds", { transfer: "t1" }));
+  const error = await thrown(new Fairlead(server.url).post("/v1/withdrawals", deposit));
+  assert.deepEqual([error.code, error.fields.transfer, server.requests.length], ["insufficient_funds", "t1", 1]);
+});
+
 test("Retry-After is waited for, and one beyond the limit ends the call at once", async (t) => {
   const busy = (/** @type {string} */ after) => problem(429, "rate_limited", { retryable: true, outcome: "unknown" }, { "Retry-After": after });
   const server = await serve(t, busy("1"), busy("Thu, 01 Jan 1970 00:00:00 GMT"), json(201, movement), busy("3600"));
@@ -141,18 +147,20 @@ test("once an outcome is unknown, only a stored answer settles it", async (t) =>
   const turnedAway = problem(503, "unavailable", { retryable: true });
   const noRoute = problem(404, "not_found");
   const refused = problem(402, "insufficient_funds", { transfer: "t1" });
-  const server = await serve(t, lose, turnedAway, noRoute, refused, turnedAway, noRoute);
+  const done = json(201, movement);
+  const server = await serve(t, lose, turnedAway, noRoute, refused, turnedAway, noRoute, lose, done, turnedAway);
   const fairlead = new Fairlead(server.url, { attempts: 1 });
   const outcomes = [];
-  for (let i = 0; i < 6; i++) {
-    outcomes.push((await thrown(fairlead.post("/v1/withdrawals", { ...deposit, idempotencyKey: "k" }))).outcome);
+  for (let i = 0; i < 9; i++) {
+    const call = fairlead.post("/v1/withdrawals", { ...deposit, idempotencyKey: "k" });
+    outcomes.push(await call.then(() => "done", (error) => error.outcome));
   }
-  assert.deepEqual(outcomes, ["unknown", "unknown", "unknown", "not_applied", "not_applied", "not_applied"]);
+  assert.deepEqual(outcomes, ["unknown", "unknown", "unknown", "not_applied", "not_applied", "not_applied", "unknown", "done", "not_applied"]);
 });
 
 test("what is no answer of a Fairlead server settles nothing", async (t) => {
   const page = (/** @type {unknown} */ _, /** @type {import("node:http").ServerResponse} */ answer) => {
-    answer.writeHead(200, { "Content-Type": "text/html" }).end("<html>Log in to the network</html>");
+    answer.writeHead(200, { "Content-Type": "text/html" }).end("{}");
   };
   const moved = json(302, {}, { Location: "/elsewhere" });
   const gateway = json(502, "no");
@@ -180,11 +188,11 @@ test("a credential is asked for at every attempt, and nothing is sent without it
 
 test("a read names the latest place in the log that was told", async (t) => {
   const at = (/** @type {string} */ place) => json(200, {}, { "Fairlead-After": place });
-  const server = await serve(t, at("1/A0"), at("0/FF"), at("nonsense"), at("10/0"), json(200, {}));
+  const server = await serve(t, at("1/A0"), at("0/FF"), at("nonsense"), at("10/0"), at("F/FFFFFFFF"), json(200, {}));
   const fairlead = new Fairlead(server.url);
-  for (let i = 0; i < 5; i++) await fairlead.get("/v1/integrity");
+  for (let i = 0; i < 7; i++) await fairlead.get("/v1/integrity");
   await fairlead.post("/v1/deposits", deposit);
-  assert.deepEqual(server.requests.map(({ headers }) => headers["fairlead-after"]), [undefined, "1/A0", "1/A0", "1/A0", "10/0", undefined]);
+  assert.deepEqual(server.requests.map(({ headers }) => headers["fairlead-after"]), [undefined, "1/A0", "1/A0", "1/A0", "10/0", "10/0", "10/0", undefined]);
 });
 
 test("a list is read page after page, each until it comes", async (t) => {

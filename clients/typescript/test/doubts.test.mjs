@@ -57,6 +57,20 @@ function check(plan) {
   assert.ok(said === "not_applied" || !certain, `it is certain, the client does not know it: ${names()}`);
 }
 
+test("a refusal that is stored settles it, one that is not does not", () => {
+  const busy = /** @type {const} */ ({ status: 503, retryable: true, outcome: "not_applied" });
+  for (const status of [400, 401, 402, 403, 404, 409, 422, 429, 500, 503]) {
+    for (const retryable of [false, true]) {
+      const doubts = new Doubts();
+      doubts.unanswered("c");
+      const settles = !retryable && [402, 409, 422].includes(status);
+      assert.equal(doubts.refused("c", { status, retryable, outcome: "not_applied" }), settles ? "not_applied" : "unknown");
+      assert.equal(doubts.refused("c", busy), settles ? "not_applied" : "unknown");
+      assert.equal(doubts.refused("c", { status, retryable, outcome: "applied" }), "applied");
+    }
+  }
+});
+
 test("what is remembered is bounded, and the oldest is forgotten first", () => {
   const doubts = new Doubts();
   const busy = /** @type {const} */ ({ status: 503, retryable: true, outcome: "not_applied" });

@@ -75,13 +75,17 @@ test("a stream that starts now resumes where it started", async (t) => {
 });
 
 test("lines may end as they like, and data may have several", async (t) => {
-  const message = JSON.stringify({ topic, seq: 1, type: "x", at: "", data: "é" }, null, 1);
-  const text = `:\r\ndata:${message.replaceAll("\n", "\rdata: ")}\r\nunknown\n\r`;
-  const bytes = Buffer.from(text);
+  const message = JSON.stringify({ topic, seq: 1, type: "x", at: "", data: "é" }, null, 1).split("\n");
+  const ends = ["\r\n", "\r", "\n"];
+  const text = `:\r\n${message.map((line, i) => `data:${line}${ends[i % 3]}`).join("")}unknown\r\n\r\n:\n`;
+  const bytes = [...Buffer.from(text)];
   const server = await serve(t, (_, answer) => {
     answer.writeHead(200, { "Content-Type": "text/event-stream" });
-    for (const byte of bytes) answer.write(Uint8Array.of(byte));
-    answer.write("\n:\n");
+    const write = () => {
+      const byte = bytes.shift();
+      if (byte !== undefined) answer.write(Uint8Array.of(byte), () => setImmediate(write));
+    };
+    write();
   });
   for await (const event of new Fairlead(server.url).events(topic, { since: 0 })) {
     assert.deepEqual(event, { topic, seq: 1, type: "x", at: "", data: "é" });

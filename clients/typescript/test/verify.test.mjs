@@ -92,7 +92,7 @@ test("no member can be altered, removed or added, and no object has one twice", 
    * @param {(value: any) => void} set
    */
   const alter = (value, set) => {
-    const values = typeof value === "number" ? [value + 1, -value, 0, String(value), null, [value], 2 ** 53] : typeof value === "string" ? [`${value}0`, "", value.toUpperCase() + " ", 1, null, { a: value }] : [1, null, "a"];
+    const values = typeof value === "number" ? [value + 1, -value, 0, String(value), null, [value], 2 ** 53] : typeof value === "string" ? [value.replace(/./, (first) => (first === "0" ? "1" : "0")), `${value}0`, "", value.toUpperCase() + " ", 1, null, { a: value }] : [1, null, "a"];
     for (const other of values.filter((other) => JSON.stringify(other) !== JSON.stringify(value))) {
       set(other);
       refused(JSON.stringify(sample));
@@ -156,11 +156,48 @@ test("a proof of inclusion takes a root from elsewhere", () => {
   assert.throws(() => verifyInclusion(JSON.stringify(inclusion) + " ".repeat(2 ** 16), { root }), /bytes/);
 });
 
+/**
+ * The sample with changes, drawn anew, so that all that follows from them is right.
+ * @param {any} changes
+ * @param {any[]} [rigged] the winners, where they cannot be drawn
+ */
+function drawnAnew(changes, rigged) {
+  const proof = { ...sample, ...changes };
+  const { server_seed, beacon, campaign, positions, prizes } = proof;
+  const root = rootOf(campaign, positions.length, treeOf(positions));
+  const seed = drawSeed(fromHex(server_seed), fromHex(beacon?.signature ?? ""), root, campaign, prizes);
+  const won = rigged ?? [...winnersOf(seed, positions, prizes)];
+  const winners = won.map(({ prize, position: { id, layer, number, account } }) => ({ prize, layer, position: { id, layer, number }, account }));
+  return JSON.stringify({ ...proof, commitment: toHex(sha256(fromHex(server_seed))), root: toHex(root), draw_seed: toHex(seed), winners });
+}
+
+test("documents that agree with themselves are refused where they break a rule", () => {
+  const { positions, prizes } = sample;
+  verifyProof(drawnAnew({}), { commitment: sample.commitment });
+  verifyProof(drawnAnew({ campaign: "😀".repeat(200), prizes: [] }), { commitment: null });
+  const [first, second, ...others] = positions;
+  refused(drawnAnew({ server_seed: "00".repeat(32) }), /zero/);
+  refused(drawnAnew({ positions: [second, first, ...others], prizes: [] }), /canonical order/);
+  refused(drawnAnew({ positions: [first, second, { ...second, id: "other" }], prizes: [] }), /canonical order/);
+  refused(drawnAnew({ positions: [first, { ...second, id: first.id }, ...others] }), /same id/);
+  refused(drawnAnew({ prizes: [prizes[0], { ...prizes[1], name: prizes[0].name }] }), /same name/);
+  refused(drawnAnew({ prizes: [{ name: "p", layer: 1, quantity: 2 }] }, []), /eligible/);
+  refused(drawnAnew({ prizes: [{ name: "p", layer: 9, quantity: 1 }] }, []), /eligible/);
+  refused(drawnAnew({ positions: [{ ...first, number: 1_000_001 }] , prizes: [] }), /number/);
+  refused(drawnAnew({ positions: [{ ...first, layer: 0 }] , prizes: [] }), /layer/);
+  for (const campaign of ["", "a".repeat(201), "\u0000", "\u001f", "\u007f", "\u009f"]) refused(drawnAnew({ campaign }), /campaign/);
+  const drawn = JSON.parse(drawnAnew({}));
+  for (const winners of [drawn.winners.slice(1), [...drawn.winners].reverse(), [...drawn.winners, drawn.winners[0]], [{ ...drawn.winners[0], layer: 2 }, ...drawn.winners.slice(1)]]) {
+    refused(JSON.stringify({ ...drawn, winners }), /winner/);
+  }
+});
+
 test("README.md shows how to verify signatures as it is done here", () => {
   const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
   assert.ok(readme.includes(readFileSync(new URL("verify-signature.mjs", import.meta.url), "utf8")));
 });
 
+const versions = { document: 2, algorithm: 1 };
 const quicknet = {
   scheme: "bls-unchained-g1-rfc9380",
   chain_hash: "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
@@ -181,27 +218,16 @@ const chained = {
   beacon_id: "default",
 };
 
-/**
- * The sample's campaign, drawn by a beacon.
- * @param {any} beacon
- */
-function drawnBy(beacon) {
-  const { campaign, positions, prizes, server_seed, root } = sample;
-  const seed = drawSeed(fromHex(server_seed), fromHex(beacon.signature), fromHex(root), campaign, prizes);
-  const winners = [...winnersOf(seed, positions, prizes)].map(({ prize, position: { id, layer, number, account } }) => ({ prize, layer, position: { id, layer, number }, account }));
-  return JSON.stringify({ ...sample, versions: { document: 2, algorithm: 1 }, beacon, draw_seed: toHex(seed), winners });
-}
-
 test("a draw by a beacon needs a round that a trusted chain signed", () => {
   const published = { commitment: sample.commitment, root: sample.root, verifySignature };
   const all = [...rounds.quicknet.map((/** @type {any} */ round) => [quicknet, round]), ...rounds.default.map((/** @type {any} */ round) => [chained, round])];
   for (const [chain, { randomness: _, ...round }] of all) {
-    const document = drawnBy({ ...chain, ...round });
+    const document = drawnAnew({ versions, beacon: { ...chain, ...round } });
     assert.equal(verifyProof(document, { ...published, round: round.round }).beacon?.round, round.round);
     assert.throws(() => verifyProof(document, { ...published, verifySignature: undefined }), /without verifySignature/);
     assert.throws(() => verifyProof(document, { ...published, round: round.round + 1 }), /round/);
     for (const changes of [{ round: round.round + 1 }, { signature: all.find(([, r]) => r.signature !== round.signature)?.[1].signature }, { period: chain.period + 1 }, { beacon_id: "other" }, { scheme: "bls-bn254-unchained-on-g1" }, { scheme: chain === quicknet ? chained.scheme : quicknet.scheme }, { genesis_time: 0 }, { more: 1 }, { previous_signature: "00" }, { previous_signature: undefined, period: "3" }]) {
-      assert.throws(() => verifyProof(drawnBy({ ...chain, ...round, ...changes }), published), ProofError, JSON.stringify(changes));
+      assert.throws(() => verifyProof(drawnAnew({ versions, beacon: { ...chain, ...round, ...changes } }), published), ProofError, JSON.stringify(changes));
     }
   }
 });
@@ -249,7 +275,7 @@ test("another chain has to be trusted by name", () => {
     round: 9,
     signature: toHex(short.sign(short.hash(message, "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"), secretKey).toBytes()),
   };
-  const document = drawnBy(chain);
+  const document = drawnAnew({ versions, beacon: chain });
   assert.throws(() => verifyProof(document, { commitment: null, verifySignature }), /not trusted/);
   verifyProof(document, { commitment: null, verifySignature, chains: [chain.chain_hash] });
 });
