@@ -188,11 +188,11 @@ test("a credential is asked for at every attempt, and nothing is sent without it
 
 test("a read names the latest place in the log that was told", async (t) => {
   const at = (/** @type {string} */ place) => json(200, {}, { "Fairlead-After": place });
-  const server = await serve(t, at("1/A0"), at("0/FF"), at("nonsense"), at("10/0"), at("F/FFFFFFFF"), json(200, {}));
+  const server = await serve(t, at("1/A0"), at("0/FF"), at("nonsense"), at("1/FFFFFFFF"), at("2/0"), json(200, {}));
   const fairlead = new Fairlead(server.url);
   for (let i = 0; i < 7; i++) await fairlead.get("/v1/integrity");
   await fairlead.post("/v1/deposits", deposit);
-  assert.deepEqual(server.requests.map(({ headers }) => headers["fairlead-after"]), [undefined, "1/A0", "1/A0", "1/A0", "10/0", "10/0", "10/0", undefined]);
+  assert.deepEqual(server.requests.map(({ headers }) => headers["fairlead-after"]), [undefined, "1/A0", "1/A0", "1/A0", "1/FFFFFFFF", "2/0", "2/0", undefined]);
 });
 
 test("a list is read page after page, each until it comes", async (t) => {

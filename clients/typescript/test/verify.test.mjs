@@ -139,6 +139,15 @@ test("a document is read strictly", () => {
   const bytes = new TextEncoder().encode(document);
   bytes[document.indexOf("c-1")] = 0xff;
   refused(bytes);
+  refused(new TextEncoder().encode(`\ufeff${document}`), /read/);
+  // A reader that mends what is no UTF-8 would read another campaign's proof.
+  const mended = Buffer.from(drawnAnew({ campaign: "\ufffd" }));
+  verifyProof(mended, { commitment: null });
+  const at = mended.indexOf("\ufffd");
+  refused(Buffer.concat([mended.subarray(0, at), Uint8Array.of(0xff), mended.subarray(at + 3)]), /read/);
+  const smile = drawnAnew({ campaign: "😀" });
+  verifyProof(smile.replace("😀", "\\ud83d\\uDE00"), { commitment: null });
+  refused(smile.replace("😀", "\\ud83d\ude00"), /surrogate/);
   verifyProof(` ${document.replace("c-1", "\\u0063-\\u0031").replaceAll(",", " ,\n")}\r\n`, { commitment: sample.commitment });
 });
 
@@ -185,6 +194,8 @@ test("documents that agree with themselves are refused where they break a rule",
   refused(drawnAnew({ prizes: [{ name: "p", layer: 9, quantity: 1 }] }, []), /eligible/);
   refused(drawnAnew({ positions: [{ ...first, number: 1_000_001 }] , prizes: [] }), /number/);
   refused(drawnAnew({ positions: [{ ...first, layer: 0 }] , prizes: [] }), /layer/);
+  const places = Array.from({ length: 101 }, (_, i) => ({ id: `p-${i}`, layer: 1, number: i + 1, account: "ann" }));
+  refused(drawnAnew({ positions: places, prizes: places.flatMap(({ id }) => Array.from({ length: 99 }, (_, i) => ({ name: `${id}-${i}`, layer: 0, quantity: 101 }))) }, []), /over 1000000/);
   for (const campaign of ["", "a".repeat(201), "\u0000", "\u001f", "\u007f", "\u009f"]) refused(drawnAnew({ campaign }), /campaign/);
   const drawn = JSON.parse(drawnAnew({}));
   for (const winners of [drawn.winners.slice(1), [...drawn.winners].reverse(), [...drawn.winners, drawn.winners[0]], [{ ...drawn.winners[0], layer: 2 }, ...drawn.winners.slice(1)]]) {
@@ -230,6 +241,22 @@ test("a draw by a beacon needs a round that a trusted chain signed", () => {
       assert.throws(() => verifyProof(drawnAnew({ versions, beacon: { ...chain, ...round, ...changes } }), published), ProofError, JSON.stringify(changes));
     }
   }
+});
+
+test("what a chain signs has its form, whatever the verifier of signatures takes", () => {
+  const published = { commitment: null, verifySignature: () => true };
+  const [round, { randomness: _, ...linked }] = [rounds.quicknet[0], rounds.default[0]];
+  /** @param {any} beacon */
+  const verify = (beacon) => () => verifyProof(drawnAnew({ versions, beacon }), published);
+  const quick = { ...quicknet, round: round.round, signature: round.signature };
+  verify(quick)();
+  assert.throws(verify({ ...quick, signature: `${round.signature}00` }), /length/);
+  assert.throws(verify({ ...quick, scheme: chained.scheme, previous_signature: "00".repeat(96) }), /does not sign by/);
+  const slow = { ...chained, ...linked };
+  verify(slow)();
+  verify({ ...slow, round: 1, previous_signature: chained.genesis_seed })();
+  assert.throws(verify({ ...slow, round: 1 }), /previous_signature/);
+  assert.throws(verify({ ...slow, previous_signature: linked.previous_signature.slice(2) }), /previous_signature/);
 });
 
 test("a signature has one encoding", () => {
