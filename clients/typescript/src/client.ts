@@ -27,7 +27,7 @@ export interface CallOptions {
   idempotencyKey?: string | undefined;
   /** Ends the call early. */
   signal?: AbortSignal | undefined;
-  /** Further headers, such as traceparent. */
+  /** Further headers, such as traceparent, also in place of the client's own. */
   headers?: Record<string, string> | undefined;
 }
 
@@ -207,7 +207,9 @@ export class Fairlead {
     const headers = new Headers(options.headers);
     headers.set("Accept", "application/json");
     let body: string | undefined;
-    if (method !== "GET" && path !== keyless) headers.set("Idempotency-Key", options.idempotencyKey ?? randomKey());
+    if (method !== "GET" && path !== keyless && (options.idempotencyKey !== undefined || !headers.has("Idempotency-Key"))) {
+      headers.set("Idempotency-Key", options.idempotencyKey ?? randomKey());
+    }
     if (method === "POST" || options.body !== undefined) {
       headers.set("Content-Type", "application/json");
       body = encode(options.body ?? {});
@@ -235,9 +237,10 @@ export class Fairlead {
   async #send(request: Request, signal: AbortSignal): Promise<Response> {
     const { method, url, headers, body } = request;
     const own = new Headers(headers);
+    const add = (name: string, value: string) => own.has(name) || own.set(name, value); // The caller's own go first.
     const credential = typeof this.#key === "function" ? await this.#key() : this.#key;
-    if (credential) own.set("Authorization", `Bearer ${credential}`);
-    if (method === "GET" && this.#position.value !== undefined) own.set("Fairlead-After", this.#position.value);
+    if (credential) add("Authorization", `Bearer ${credential}`);
+    if (method === "GET" && this.#position.value !== undefined) add("Fairlead-After", this.#position.value);
     signal.throwIfAborted();
     request.sent = true;
     // A redirect would make a GET of a POST, whose answer would then look like success.

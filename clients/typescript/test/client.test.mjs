@@ -45,6 +45,15 @@ test("a caller's own key is sent, also an empty one", async (t) => {
   assert.equal(server.requests[0].headers.authorization, undefined);
 });
 
+test("a call's own headers go before the client's", async (t) => {
+  const server = await serve(t, json(201, movement, { "Fairlead-After": "1/1" }));
+  const fairlead = new Fairlead(server.url, { key: "secret" });
+  const headers = { "idempotency-key": "k1", authorization: "Bearer other", traceparent: "00-1", "fairlead-after": "0/1" };
+  assert.equal((await fairlead.request("POST", "/v1/deposits", { ...deposit, headers })).idempotencyKey, "k1");
+  await fairlead.get("/v1/integrity", { headers });
+  for (const { headers: sent } of server.requests) assert.deepEqual({ ...sent, ...headers }, sent);
+});
+
 test("a batch has no key of its own, and is repeated", async (t) => {
   const server = await serve(t, lose, json(200, { results: [] }));
   await new Fairlead(server.url).post("/v1/commands", { body: { commands: [] } });
