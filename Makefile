@@ -71,7 +71,7 @@ pgbouncer: ## the tests behind connection poolers on the newest PgBouncer (SUITE
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-generate: ## write docs/openapi.json, problems.md, flags.md and the Go client's types from the code
+generate: ## write docs/openapi.json, problems.md, flags.md and the clients' types from the code
 	@scripts/generate.sh
 
 topology: ## three servers behind HAProxy, then nginx, as processes: kill one, stop one, check the books
