@@ -1100,6 +1100,8 @@ export interface Overview {
   latency: Histogram;
   /** answered by this process */
   requests: number;
+  /** auctions and campaigns that this process works on in turns with others, which costs both; up to 20 */
+  shared_targets: Shared[];
   /** live subscribers of this process */
   streams: number;
   version: string;
@@ -1585,6 +1587,13 @@ export interface Series {
   name: string;
   /** one for each sample, null where nothing was measured */
   values: Array<number | null>;
+}
+
+export interface Shared {
+  /** by other processes, as this one finds them */
+  changes_per_second: number;
+  /** auction: or campaign: and its id */
+  target: string;
 }
 
 export interface Statistics {

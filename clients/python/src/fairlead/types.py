@@ -103,6 +103,7 @@ __all__ = [
     "SaleMark",
     "Sales",
     "Series",
+    "Shared",
     "Statistics",
     "Target",
     "TargetConfig",
@@ -953,6 +954,8 @@ class Overview:
     latency: Histogram
     #: answered by this process
     requests: float
+    #: auctions and campaigns that this process works on in turns with others, which costs both; up to 20
+    shared_targets: list[Shared]
     #: live subscribers of this process
     streams: float
     version: str
@@ -1310,6 +1313,14 @@ class Series:
     name: str
     #: one for each sample, null where nothing was measured
     values: list[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    #: by other processes, as this one finds them
+    changes_per_second: float
+    #: auction: or campaign: and its id
+    target: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
