@@ -130,7 +130,7 @@ function drawWaiting(element, b) {
 // drawShared names the auctions and campaigns that this server works on in turns with others.
 function drawShared(element, targets) {
   fill(element, targets.length > 0 && card("Hot targets that several servers work on", h("div", {}, table([
-    { name: "Target", lead: true, cell: (t) => { const [kind, id] = t.target.split(":"); return h("a", { href: `/console/${kind}s/${id}` }, t.target); } },
+    { name: "Target", lead: true, cell: (t) => { const [kind, id] = t.target.split(":"); return h("a", { href: kind === "auction" ? `/console/auctions/${id}` : `/console/campaigns/${id}` }, t.target); } },
     { name: "Changed by others", num: true, cell: (t) => `${rate(t.changes_per_second)} a second` },
   ], targets, { caption: "Shared targets" }), h("p", { class: "small soft" }, "Each of these servers reads anew what the others commit. Let the proxy send all commands for one target to one server."))));
 }
