@@ -18,7 +18,7 @@ LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/repl
 	./redisclient/... ./saga/...
 ARGS ?=
 
-.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross site clean
+.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross site release clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -49,7 +49,7 @@ fmt: ## format the code (needs golangci-lint, which lint builds)
 
 torture: ## the long tests, for a machine at rest: kills, stops, a full disk, clock steps, 10^5 references, then failover (LONG=./lock/..., PAUSE=10s)
 	@scripts/setup.sh torture
-	FAIRLEAD_TORTURE=1 FAIRLEAD_PAUSE=$(PAUSE) go test -p 1 -count=1 -v -timeout 75m $(ARGS) $(LONG)
+	FAIRLEAD_TORTURE=1 FAIRLEAD_PAUSE=$(PAUSE) go test -p 1 -count=1 -v -timeout 3h $(ARGS) $(LONG)
 	@$(MAKE) --no-print-directory failover
 
 faults: ## each alert in a real fault, seen by a Prometheus and ended by what the runbook says (about 3 minutes)
@@ -71,22 +71,26 @@ pgbouncer: ## the tests behind connection poolers on the newest PgBouncer (SUITE
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-generate: ## write docs/openapi.json, problems.md, flags.md and the Go client's types from the code
+generate: ## write docs/openapi.json, problems.md, flags.md and the clients' types from the code
 	@scripts/generate.sh
 
-topology: ## three servers behind a proxy, as processes: kill one, stop one, check the books
+topology: ## three servers behind HAProxy, then nginx, as processes: kill one, stop one, check the books
 	@scripts/setup.sh topology
 	@$(MAKE) --no-print-directory build
-	scripts/topology.sh $(ARGS)
+	scripts/topology.sh haproxy $(ARGS)
+	scripts/topology.sh nginx $(ARGS)
 
 cross: ## check the types of all packages for macOS and Windows
 	go run ./scripts/typecheck darwin/arm64 windows/amd64
+
+release: ## archives, bills of materials, a container image and their checksums, in dist/ (VERSION=v0.1.0; ARGS=--check builds twice and compares)
+	scripts/release.sh $(VERSION) $(ARGS)
 
 site: ## build the documentation as a static site in bin/site (needs npm)
 	scripts/site.sh
 
 clean: ## remove what was built here, but not .tools/
-	rm -rf bin
+	rm -rf bin dist
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -139,6 +139,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 		return err
 	}
 	telemetry.ObservePools(registry, s.db.Pools)
+	telemetry.ObserveShared(registry, s.db.SharedTargets)
 	if s.o.ReplicaURL != "" {
 		telemetry.ObserveReplica(registry, s.db.Replica)
 	}

@@ -25,7 +25,7 @@ func readTree(t *testing.T) tree {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), ".") && d.Name() != ".github":
+		case d.IsDir() && (name != "." && strings.HasPrefix(d.Name(), ".") && d.Name() != ".github" || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case !written.MatchString(name) || !d.Type().IsRegular():
 			return nil

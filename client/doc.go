@@ -5,7 +5,8 @@
 // The types are generated from docs/openapi.json. The methods are written by hand, and every operation of the contract has
 // one. They add what every caller would have to write: the credential, an idempotency key for everything that changes
 // something, retries under that same key, typed errors, and iterators over lists. All of them use [Call], which also reaches
-// operations that this package does not know yet. [Client.Open] reads what is not a JSON document.
+// operations that this package does not know yet. [Client.Follow] gives the events of a topic; [Client.Open] reads what else is not
+// a JSON document.
 //
 // A field's zero value means that the member is absent or null: no limit, no time, the default. A field is a pointer where
 // zero and absent differ. For example, the server refuses a [CaptureRequest] with an Amount of 0, and captures all of the

@@ -1777,6 +1777,9 @@ type Overview struct {
 	// Requests answered by this process
 	Requests float64 `json:"requests"`
 
+	// SharedTargets auctions and campaigns that this process works on in turns with others, which costs both; up to 20
+	SharedTargets []Shared `json:"shared_targets"`
+
 	// Streams live subscribers of this process
 	Streams float64 `json:"streams"`
 	Version string  `json:"version"`
@@ -2311,6 +2314,15 @@ type Series struct {
 
 	// Values one for each sample, null where nothing was measured
 	Values []*float64 `json:"values"`
+}
+
+// Shared defines model for Shared.
+type Shared struct {
+	// ChangesPerSecond by other processes, as this one finds them
+	ChangesPerSecond float64 `json:"changes_per_second"`
+
+	// Target auction: or campaign: and its id
+	Target string `json:"target"`
 }
 
 // Statistics are what a campaign's sales add up to.

@@ -25,7 +25,9 @@ step go mod tidy -diff
 step "$lint" fmt --diff
 step "$lint" run
 step scripts/vulncheck.sh
+step go -C scripts/image test ./... # A module of its own, for releases alone.
 step sh -n scripts/setup.sh
 step bash -n scripts/release.sh
+! command -v helm >/dev/null || step helm lint deploy/helm/fairlead --strict --set existingSecret=fairlead
 step promtool test rules docs/operations/alerts_test.yaml
 exit $status

@@ -4,10 +4,10 @@
 #
 #   scripts/setup.sh run     Go and PostgreSQL's server programs
 #   scripts/setup.sh test    the same, a C compiler (the race detector needs
-#                            one), Redis, etcd, PgBouncer, Chromium, curl,
-#                            and axe-core from npm
+#                            one), Redis, etcd, PgBouncer, Chromium, Node.js with
+#                            npm, Python, curl, and axe-core from npm
 #   scripts/setup.sh lint    Go, and promtool for the alert rules
-#   scripts/setup.sh topology    what run needs, and HAProxy
+#   scripts/setup.sh topology    what run needs, HAProxy and nginx
 #   scripts/setup.sh torture what test needs, and libfaketime
 #   scripts/setup.sh faults  what run needs, Prometheus, psql and curl
 #   scripts/setup.sh failover    what run needs, Patroni, etcd, psql and a C compiler
@@ -141,6 +141,7 @@ install_packages() {
 			pgbouncer) $sudo systemctl disable -q pgbouncer 2>/dev/null || : ;;
 			prometheus) $sudo systemctl disable -q prometheus 2>/dev/null || : ;;
 			haproxy) $sudo systemctl disable -q haproxy 2>/dev/null || : ;;
+			nginx-light) $sudo systemctl disable -q nginx 2>/dev/null || : ;;
 			patroni) $sudo systemctl disable -q patroni 2>/dev/null || : ;;
 			esac
 		done
@@ -181,6 +182,8 @@ if [ "$mode" = test ] || [ "$mode" = torture ]; then
 	have pgbouncer || need PgBouncer pgbouncer pgbouncer
 	have promtool || need promtool prometheus prometheus
 	have cc || have gcc || have clang || need "a C compiler" "gcc libc6-dev" gcc
+	have python3 || need "Python 3.10 or newer" python3 python@3.13
+	{ have node && have npm; } || need "Node.js 20 or newer with npm" "nodejs npm" node
 	need_curl
 fi
 if [ "$mode" = lint ]; then
@@ -203,6 +206,7 @@ if [ "$mode" = torture ] && have apt-get; then # Where there is none, the tests 
 fi
 if [ "$mode" = topology ]; then
 	have haproxy || need HAProxy haproxy haproxy
+	have nginx || need nginx nginx-light nginx
 fi
 go_missing=
 if ! have_go; then
@@ -243,5 +247,16 @@ if [ "$mode" = test ] && [ ! -f "$here/.tools/$axe/axe.min.js" ]; then
 	else
 		rm -rf "$tmp"
 		printf 'setup: %s\n' "npm's registry can't be reached: the console's accessibility is NOT TESTED with axe-core." >&2
+	fi
+fi
+
+# What the TypeScript client is built and tested with (clients/typescript).
+client=$here/clients/typescript
+if [ "$mode" = test ] && ! cmp -s "$client/package-lock.json" "$client/node_modules/.installed"; then
+	say "Installing the packages of clients/typescript into its node_modules/"
+	if (cd "$client" && npm ci --no-audit --no-fund --ignore-scripts --registry="${FAIRLEAD_NPM_REGISTRY:-https://registry.npmjs.org}") >&2; then
+		cp "$client/package-lock.json" "$client/node_modules/.installed"
+	else
+		printf 'setup: %s\n' "npm could not install them (its message is above): the TypeScript client is NOT TESTED." >&2
 	fi
 fi

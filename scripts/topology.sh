@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Runs what deploy/compose.yaml describes as processes of this machine: three
-# servers on one PostgreSQL behind HAProxy. It checks that the bids in an auction
-# all reach one server, makes transfers through the proxy, kills one server in the
-# middle and stops another, and checks the books.
+# servers on one PostgreSQL behind HAProxy, or nginx. It checks that the bids in an
+# auction all reach one server, that an event stream passes, makes transfers through
+# the proxy, kills one server in the middle and stops another, and checks the books.
 #
-#   scripts/topology.sh          the check, half a minute
-#   scripts/topology.sh --stay   the servers, until Ctrl-C
+#   scripts/topology.sh [haproxy|nginx]          the check, half a minute
+#   scripts/topology.sh [haproxy|nginx] --stay   the servers, until Ctrl-C
 #
-# It needs bin/fairlead (make build), curl and haproxy.
+# It needs bin/fairlead (make build), curl and the proxy.
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 PATH=$PATH:/usr/sbin:/usr/local/sbin
-command -v haproxy >/dev/null || { echo "topology: install haproxy" >&2; exit 1; }
+kind=haproxy
+case ${1:-} in haproxy | nginx) kind=$1 && shift ;; esac
+command -v "$kind" >/dev/null || { echo "topology: install $kind" >&2; exit 1; }
 dir=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-topology-XXXXXX")
 chmod 711 "$dir" # PostgreSQL may run as another user, who must get to its directory.
 pids=()
@@ -55,11 +57,26 @@ url="postgres://fairlead@/fairlead?host=$socket"
 server two --database-url "$url"
 server three --database-url "$url"
 
+ONE=$(cat "$dir/one.addr") TWO=$(cat "$dir/two.addr") THREE=$(cat "$dir/three.addr")
+export ONE TWO THREE
+run_haproxy() { exec haproxy -f "$here/deploy/haproxy.cfg"; }
+run_nginx() {
+	mkdir -p "$dir/nginx"
+	{
+		# The folders of Debian's defaults belong to its own nginx.
+		printf 'daemon off; pid %s/pid; error_log stderr; events {}\nhttp { access_log off;\n' "$dir/nginx"
+		for what in client_body proxy fastcgi uwsgi scgi; do printf '%s_temp_path %s/%s;\n' "$what" "$dir/nginx" "$what"; done
+		sed -e "s/\${ONE}/$ONE/; s/\${TWO}/$TWO/; s/\${THREE}/$THREE/; s/\${FRONT}/$FRONT/" "$here/deploy/nginx.conf.template"
+		echo '}'
+	} >"$dir/nginx/conf"
+	exec nginx -p "$dir/nginx" -c "$dir/nginx/conf"
+}
+
 # proxy PORT: starts it, unless the port is taken.
 proxy() {
 	front=http://127.0.0.1:$1
-	FRONT=127.0.0.1:$1 ONE=$(cat "$dir/one.addr") TWO=$(cat "$dir/two.addr") THREE=$(cat "$dir/three.addr") \
-		haproxy -f "$here/deploy/haproxy.cfg" >"$dir/haproxy.log" 2>&1 &
+	export FRONT=127.0.0.1:$1
+	run_"$kind" >"$dir/$kind.log" 2>&1 &
 	for ((i = 0; i < 300; i++)); do
 		curl -fs "$front/readyz" >/dev/null && pids+=($!) && return
 		kill -0 $! 2>/dev/null || return 1
@@ -108,6 +125,9 @@ for name in one two three; do
 done
 [ "$bidders" = 1 ] || fail "30 bids in one auction did not reach one server"
 post "/v1/auctions/$auction/cancel" s3 '{}'
+# A stream that is followed from its start comes at once, though it does not end.
+grep -q -m 1 '^event: auction.cancelled' < <(curl -sN -m 20 "$front/v1/events?topic=auction:$auction" \
+	-H "Authorization: Bearer $FAIRLEAD_ADMIN_KEY" -H 'Last-Event-ID: 0') || fail "the event stream does not pass the proxy"
 
 for ((n = 1; n <= 200; n++)); do
 	post /v1/transfers "t$n" '{"from":"ann","to":"ben","amount":1}'
@@ -119,4 +139,4 @@ done
 available() { curl -fs "$front/v1/accounts/$1" -H "Authorization: Bearer $FAIRLEAD_ADMIN_KEY" | grep -o '"available":[0-9]*' | cut -d: -f2; }
 [ "$(available ann) $(available ben)" = "800 200" ] || fail "ann has $(available ann), ben $(available ben); want 800 and 200"
 "$here/bin/fairlead" integrity --database-url "$url" >"$dir/integrity.log" || fail "the books: $(cat "$dir/integrity.log")"
-echo "topology: 200 transfers through the proxy, one server killed, one stopped: each happened once, the books balance; 30 bids in one auction: all by one server"
+echo "topology: 200 transfers through $kind, one server killed, one stopped: each happened once, the books balance; 30 bids in one auction: all by one server"

@@ -34,6 +34,7 @@ These have no flag, so that no secret stands in a list of processes:
 |---|---|
 | ` + "`" + adminKeyVariable + "`" + ` | the first admin key, 32 or more visible ASCII characters; without it the server makes one, prints it once and keeps it in its data directory |
 | ` + "`" + keyVariable + "`" + ` | the key, or user's token, with which the other verbs ask the server that ` + "`--url`" + ` names |
+| ` + "`" + mcpTokenVariable + "`" + ` | the bearer token that ` + "`mcp --http`" + ` wants of agents, 32 or more visible ASCII characters; needed beyond loopback addresses |
 | ` + "`FAIRLEAD_PG_BIN`" + ` | the directory of PostgreSQL's programs, for a private PostgreSQL, where they are not found by themselves |
 
 The server sets Go's own ` + "`GOGC`" + ` unless you do, and [traces](operations/traces.md) take the variables of OpenTelemetry, such as ` + "`OTEL_TRACES_SAMPLER`" + `.

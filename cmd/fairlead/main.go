@@ -10,9 +10,11 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	_ "time/tzdata" // For automations, where the machine has no time zones.
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // For webhooks and beacons, where the machine has no certificates.
 )
 
 func main() {

@@ -120,13 +120,19 @@ func (t *target) databaseAddress() (string, error) {
 	return url, nil
 }
 
-// server makes the Go client of the server that --url names. It tries once: a person can try again.
-func (t *target) server() (*client.Client, error) {
-	key := cmp.Or(os.Getenv(keyVariable), os.Getenv(adminKeyVariable), t.key)
+// credential is the key for the server.
+func (t *target) credential() string {
+	return cmp.Or(os.Getenv(keyVariable), os.Getenv(adminKeyVariable), t.key)
+}
+
+// server makes the Go client of the server that --url names. Without other options it tries once: a person can try again.
+func (t *target) server(opts ...client.Option) (*client.Client, error) {
+	key := t.credential()
 	if key == "" {
 		return nil, fmt.Errorf("the server at %s needs an API key in %s, such as %[2]s=$(cat %s)", t.url, keyVariable, fairlead.AdminKeyFile(cmp.Or(t.data, fairlead.DefaultOptions().Data)))
 	}
-	c, err := client.New(t.url, key, client.WithRetry(client.Retry{Attempts: 1}), client.WithHTTPClient(&http.Client{Timeout: requestTimeout}))
+	opts = append([]client.Option{client.WithRetry(client.Retry{Attempts: 1}), client.WithHTTPClient(&http.Client{Timeout: requestTimeout})}, opts...)
+	c, err := client.New(t.url, key, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("--url: %w", err)
 	}

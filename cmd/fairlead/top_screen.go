@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"golang.org/x/term"
 
 	"github.com/fairlead-dev/fairlead/internal/screen"
@@ -27,6 +28,9 @@ const (
 	topLine  = "\x1b[K\r\n" // ends a line and clears what was right of it; the terminal is in raw mode
 	topRest  = "\x1b[K\x1b[J"
 )
+
+// topShared is how many targets are shown that several servers work on.
+const topShared = 3
 
 // topHeaderEvery is after how many lines the names of the columns are repeated where there is no terminal.
 const topHeaderEvery = 20
@@ -204,6 +208,17 @@ func (f *topFrame) page(s *screen.Screen, url string, interval time.Duration, wi
 		leader = fmt.Sprintf("this server leads the auctions, term %.0f", f.Term)
 	}
 	line("leader", leader)
+	for i, t := range f.Shared {
+		if i == topShared {
+			line("", alarm(true, "and %d more", len(f.Shared)-i))
+			break
+		}
+		label := ""
+		if i == 0 {
+			label = "shared"
+		}
+		line(label, alarm(true, "%s changed by others %s/s", strings.TrimRight(column(t.Target, len("campaign:")+len(uuid.Nil.String())), " "), figure(t.Changes)))
+	}
 	line("process", fmt.Sprintf("%.2f cores", f.CPU), fmt.Sprintf("%.0f MB", f.Memory/1e6), fmt.Sprintf("%.0f goroutines", f.Goroutines))
 	line("", fmt.Sprintf("%.0f live subscribers", f.Streams), alarm(f.Dropped > 0, "%s/s dropped", figure(f.Dropped)))
 

@@ -126,7 +126,7 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.E
 func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known, want auction.Want, aside *setAside,
 	nonce int64, decide func(*auction.Unit),
 ) (*speculation.Known, error) {
-	known, err := lockAuction(ctx, tx, id, known)
+	known, err := s.lock(ctx, tx, id, known)
 	if isLockTimeout(err) {
 		return known, s.db.blocked.add(auctionRowKind, id.String())
 	}
@@ -200,6 +200,19 @@ const (
 	selectNewBids = `SELECT account, amount, round, seq, at, hold, coalesce(nonce, 0) FROM auction_bids
 		WHERE auction = $1 AND seq >= $2 AND (seq = $2 OR seq > $3) ORDER BY seq`
 )
+
+// lock is lockAuction that notes where another process has changed what this one remembers.
+func (s *Auctions) lock(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known) (*speculation.Known, error) {
+	if known == nil || !known.Settled {
+		return lockAuction(ctx, tx, id, known)
+	}
+	was := known.Revision
+	known, err := lockAuction(ctx, tx, id, known)
+	if err == nil && known.Revision != was {
+		s.db.shared.met(known.Auction.Topic())
+	}
+	return known, err
+}
 
 // lockAuction waits for its turn and returns the auction as it then stands. Each statement of a round trip has its own
 // snapshot, so those after the lock see what the lock's earlier holder committed.

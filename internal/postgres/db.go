@@ -97,6 +97,7 @@ type DB struct {
 	runner    pgkit.Runner
 	spec      *speculation.Speculator
 	blocked   *blockedRows
+	shared    sharedTargets
 	keys      keySweep
 	ready     readiness
 	history   history
@@ -161,7 +162,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	db := &DB{logger: o.Logger, observer: o.Observer}
+	db := &DB{logger: o.Logger, observer: o.Observer, shared: sharedTargets{logger: o.Logger}}
 	db.history.begin(o.Watch, newest, o.Logger)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		inUTC(conn)

@@ -110,6 +110,9 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		if err := loadBeacon(ctx, tx, campaign); err != nil {
 			return err
 		}
+		if inv != nil && inv.Sold() != campaign.SoldPositions {
+			l.db.shared.met(lottery.Topic(id))
+		}
 		if inv, err = bringUpToDate(ctx, tx, campaign, inv); err != nil {
 			return err
 		}

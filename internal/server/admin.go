@@ -214,6 +214,13 @@ type overviewView struct {
 	Lanes    []laneStatsView `json:"lanes" doc:"of this process"`
 	Streams  float64         `json:"streams" doc:"live subscribers of this process"`
 	Backlog  backlogView     `json:"backlog" doc:"of the whole system; counts end at 1,000"`
+	Shared   []sharedView    `json:"shared_targets" doc:"auctions and campaigns that this process works on in turns with others, which costs both; up to 20"`
+}
+
+// sharedView is a target that several servers work on.
+type sharedView struct {
+	Target  string  `json:"target" doc:"auction: or campaign: and its id"`
+	Changes float64 `json:"changes_per_second" doc:"by other processes, as this one finds them"`
 }
 
 func (s *Server) overview(r *http.Request) (v overviewView, err error) {
@@ -227,6 +234,10 @@ func (s *Server) overview(r *http.Request) (v overviewView, err error) {
 	v = overviewView{
 		At: timestamp(time.Now()), Version: s.Version, Backlog: as[backlogView](backlog), Requests: m.Sum(requests), Failures: m.Sum(requests + " 5xx"),
 		Latency: viewHistogram(m.Spread("fairlead_http_request_duration_seconds")), Streams: m.Sum("fairlead_live_subscribers"),
+	}
+	v.Shared = []sharedView{}
+	for _, t := range m.Shared() {
+		v.Shared = append(v.Shared, sharedView(t))
 	}
 	for _, service := range m.Services() {
 		v.Lanes = append(v.Lanes, laneStatsView{

@@ -100,6 +100,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	})
 	must(tb, err)
 	telemetry.ObservePools(registry, db.Pools)
+	telemetry.ObserveShared(registry, db.SharedTargets)
 	draws := telemetry.NewLottery(registry, lottery.Failures())
 	ledgerLanes, lotteryLanes, auctionLanes := o.lanes, o.lanes, o.lanes
 	ledgerLanes.Observer, lotteryLanes.Observer = telemetry.NewLanes(registry, "ledger"), telemetry.NewLanes(registry, "lottery")

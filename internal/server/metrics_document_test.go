@@ -105,6 +105,7 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewKeys(r)
 	telemetry.NewSnapshots(r)
 	telemetry.ObservePools(r, (&postgres.DB{}).Pools)
+	telemetry.ObserveShared(r, (&postgres.DB{}).SharedTargets)
 	telemetry.ObserveReplica(r, (&postgres.DB{}).Replica)
 	telemetry.ObserveLive(r, live.New(live.Options{}))
 	descriptions := make(chan *prometheus.Desc)

@@ -294,6 +294,44 @@ func ObservePools[P ~struct {
 	}
 }
 
+// SharedTarget is a target that several servers work on, and how often this one finds it changed, a second.
+type SharedTarget struct {
+	Target string
+	Rate   float64
+}
+
+// ObserveShared registers the metric of the targets that this server works on in turns with others; what there is at a scrape is all
+// that it shows. T is the [SharedTarget] of whoever counts them.
+func ObserveShared[T ~struct {
+	Target string
+	Rate   float64
+}](r prometheus.Registerer, shared func() []T) {
+	r.MustRegister(&sharedCollector{
+		rate: prometheus.NewDesc("fairlead_shared_target_changes_per_second", "Times in a second that another server had changed an auction or campaign since this one worked on it. Only those with 2 or more are there, 20 at most.", []string{"target"}, nil),
+		list: func() (list []SharedTarget) {
+			for _, t := range shared() {
+				list = append(list, SharedTarget(t))
+			}
+			return list
+		},
+	})
+}
+
+type sharedCollector struct {
+	rate *prometheus.Desc
+	list func() []SharedTarget
+}
+
+// Describe implements [prometheus.Collector].
+func (c *sharedCollector) Describe(to chan<- *prometheus.Desc) { to <- c.rate }
+
+// Collect implements [prometheus.Collector].
+func (c *sharedCollector) Collect(to chan<- prometheus.Metric) {
+	for _, t := range c.list() {
+		to <- prometheus.MustNewConstMetric(c.rate, prometheus.GaugeValue, t.Rate, t.Target)
+	}
+}
+
 // Replica is the state of a standby that reads go to.
 type Replica struct {
 	Usable                 bool

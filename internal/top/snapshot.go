@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,11 @@ type Snapshot struct {
 	sums     map[string]float64
 	spread   map[string]Histogram
 	services map[string]bool
+	targets  map[string]float64 // of sharedChanges
 }
+
+// sharedChanges is the metric of targets that several servers work on.
+const sharedChanges = "fairlead_shared_target_changes_per_second"
 
 // Parse reads metrics in Prometheus' text format. It returns [ErrNotFairlead] where nothing in them is Fairlead's, and an
 // error for what is not in that format.
@@ -42,7 +47,7 @@ func Parse(text io.Reader) (*Snapshot, error) {
 
 // Read makes a snapshot of metrics.
 func Read(families iter.Seq[*dto.MetricFamily]) *Snapshot {
-	s := &Snapshot{sums: map[string]float64{}, spread: map[string]Histogram{}, services: map[string]bool{}}
+	s := &Snapshot{sums: map[string]float64{}, spread: map[string]Histogram{}, services: map[string]bool{}, targets: map[string]float64{}}
 	for f := range families {
 		name := f.GetName()
 		for _, m := range f.GetMetric() {
@@ -54,6 +59,10 @@ func Read(families iter.Seq[*dto.MetricFamily]) *Snapshot {
 						s.services[l.GetValue()] = true
 					}
 					s.add(name+" "+l.GetValue(), m)
+				case "target":
+					if name == sharedChanges {
+						s.targets[l.GetValue()] = m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+					}
 				case "outcome":
 					s.add(name+" "+l.GetValue(), m)
 				case "status":
@@ -75,6 +84,24 @@ func (s *Snapshot) Spread(name string) Histogram { return s.spread[name] }
 
 // Services are those that commit in groups, in order.
 func (s *Snapshot) Services() []string { return slices.Sorted(maps.Keys(s.services)) }
+
+// Shared are the targets that the server works on in turns with others, those first that others change most often.
+func (s *Snapshot) Shared() []Shared {
+	list := make([]Shared, 0, len(s.targets))
+	for target, rate := range s.targets {
+		list = append(list, Shared{Target: target, Changes: rate})
+	}
+	slices.SortFunc(list, func(a, b Shared) int {
+		return cmp.Or(cmp.Compare(b.Changes, a.Changes), cmp.Compare(a.Target, b.Target))
+	})
+	return list
+}
+
+// Shared is an auction or a campaign that several servers work on.
+type Shared struct {
+	Target  string  `json:"target"`
+	Changes float64 `json:"changes_per_second"` // by other servers, as this one finds them
+}
 
 func (s *Snapshot) add(name string, m *dto.Metric) {
 	if m.GetHistogram() == nil {

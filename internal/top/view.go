@@ -31,6 +31,7 @@ type View struct {
 	Leading         bool       `json:"auction_leader"`
 	Term            float64    `json:"auction_leader_term"` // the last in which this process led, 0: it never did
 	Running         Running    `json:"running"`
+	Shared          []Shared   `json:"shared_targets"`
 }
 
 // LaneView is a service's group commit between two snapshots.
@@ -79,6 +80,7 @@ func Between(before, after *Snapshot, elapsed time.Duration, now time.Time) View
 			Publications: gauges["fairlead_publish_running"], Sagas: gauges["fairlead_saga_running"], Multidraws: gauges["fairlead_multidraw_running"],
 		},
 	}
+	v.Shared = after.Shared()
 	if at := after.sums[started]; at != 0 {
 		v.UptimeSeconds = max(0, now.Sub(time.UnixMilli(int64(at*1000))).Seconds())
 	}

@@ -4,9 +4,11 @@ package faults_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -223,4 +225,31 @@ func TestTwoLeaders(t *testing.T) {
 	stray.kill(t)
 	second.start(t)
 	s.ends("FairleadTwoLeaders", "the stray server was stopped and started with the database of the other")
+}
+
+// TestTargetShared bids in one auction on two servers by turns, as behind a proxy that does not look at the id.
+func TestTargetShared(t *testing.T) {
+	torture(t)
+	database := newDatabase(t)
+	first, second := newServer(t, database), newServer(t, database)
+	first.accounts(t, "seller", "bidder")
+	var auction thing
+	first.posts(t, "/v1/auctions", `{"title":"shared","currency":"SIM","seller":"seller","rounds":[{"winners":1,"duration":"1h"}],"cooldown":"0s"}`, &auction)
+	first.posts(t, "/v1/auctions/"+auction.ID+"/start", ``, nil)
+	s := newStage(t, database, first, second)
+	s.breaks()
+	var turns atomic.Int64
+	var routed atomic.Bool
+	stop := load(t, 1, func(ctx context.Context) {
+		n, to := turns.Add(1), first
+		if n%2 == 0 && !routed.Load() {
+			to = second
+		}
+		_, _ = to.tries(ctx, http.MethodPost, "/v1/auctions/"+auction.ID+"/bids", fmt.Sprintf(`{"account":"bidder","amount":%d}`, n))
+	})
+	s.fires("FairleadTargetShared")
+	sectionOf(t, "FairleadTargetShared").says(t, "let the proxy send all commands for one target to one")
+	routed.Store(true)
+	s.ends("FairleadTargetShared", "all bids were sent to one server")
+	stop()
 }

@@ -5,7 +5,7 @@ package faults_test
 // staged are the alerts for which there is a fault in this package.
 func staged() []string {
 	return []string{
-		"FairleadDown", "FairleadQueueFull", "FairleadCommitSlow", "FairleadTransactionRetries", "FairleadFallbacks", "FairleadRowsBlocked", "FairleadSnapshotOld", "FairleadOutcomesUnknown", "FairleadHistoryLost", "FairleadPanics", "FairleadErrors",
+		"FairleadDown", "FairleadQueueFull", "FairleadCommitSlow", "FairleadTransactionRetries", "FairleadFallbacks", "FairleadTargetShared", "FairleadRowsBlocked", "FairleadSnapshotOld", "FairleadOutcomesUnknown", "FairleadHistoryLost", "FairleadPanics", "FairleadErrors",
 		"FairleadDrawStuck", "FairleadOversold", "FairleadDrawDuplicate", "FairleadDrawFailing", "FairleadDrawRetries",
 		"FairleadLeaderAbsent", "FairleadTwoLeaders", "FairleadSubscribersDropped",
 		"FairleadLockHeldTooLong", "FairleadLockOldestHold", "FairleadLockWaitTooLong", "FairleadLocksLost", "FairleadDeadlocks", "FairleadLocksContended",

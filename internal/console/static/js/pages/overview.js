@@ -53,9 +53,10 @@ export default async function overview(ctx) {
   const waiting = h("ul", { class: "waiting" });
   const services = h("div");
   const note = h("p", { class: "soft small" });
+  const shared = h("div");
   fill(root, head("Overview", { note }),
     h("div", { class: "tiles" }, [integrity, commands, commits, batch, requests, failures].map((t) => t.element)),
-    h("div", { class: "cols wide-left" }, card("By service", services), card("Waiting now", waiting)),
+    shared, h("div", { class: "cols wide-left" }, card("By service", services), card("Waiting now", waiting)),
     hour({ signal }, ["throughput", "latency", "refusals", "locks"]));
 
   let then = null;
@@ -92,6 +93,7 @@ export default async function overview(ctx) {
       { name: "Refused", num: true, cell: (l) => count(l.refused) },
     ], lanes, { caption: "Services" }), h("p", { class: "small soft" }, "Commands per commit and commit latency since this server started."));
     drawWaiting(waiting, now.backlog);
+    drawShared(shared, now.shared_targets);
   };
   const check = async () => {
     const i = await get("/v1/integrity", signal, 60_000); // It recomputes the books.
@@ -123,4 +125,12 @@ function drawWaiting(element, b) {
     const alarm = n > 0 && limit >= 0 && (limit === 0 || (oldest && Date.now() - Date.parse(oldest) > limit * 1000));
     return h("li", { class: alarm ? "alarm" : n === 0 ? "calm" : null }, h("b", {}, n >= 1000 ? "1,000+" : n), h("span", {}, href ? h("a", { href }, name) : name, oldest && n > 0 && h("span", { class: "soft" }, ", the oldest since ", age(oldest))));
   }));
+}
+
+// drawShared names the auctions and campaigns that this server works on in turns with others.
+function drawShared(element, targets) {
+  fill(element, targets.length > 0 && card("Hot targets that several servers work on", h("div", {}, table([
+    { name: "Target", lead: true, cell: (t) => { const [kind, id] = t.target.split(":"); return h("a", { href: kind === "auction" ? `/console/auctions/${id}` : `/console/campaigns/${id}` }, t.target); } },
+    { name: "Changed by others", num: true, cell: (t) => `${rate(t.changes_per_second)} a second` },
+  ], targets, { caption: "Shared targets" }), h("p", { class: "small soft" }, "Each of these servers reads anew what the others commit. Let the proxy send all commands for one target to one server."))));
 }
