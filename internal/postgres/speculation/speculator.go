@@ -115,8 +115,9 @@ func (s *Speculator) Run(name string, speculative, locked func() error) (bool, e
 		s.o.Observer.Retry(name, reason)
 	}
 	lockedErr := locked()
-	if lost && errors.Is(lockedErr, command.ErrUnavailable) {
-		// The locked run did nothing, but nobody knows of the speculative one.
+	_, blocked := errors.AsType[*command.BlockedError](lockedErr)
+	if lost && (blocked || errors.Is(lockedErr, command.ErrUnavailable)) {
+		// The locked run did nothing, but nobody knows of the speculative one. It may be what has the row.
 		return false, fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
 	}
 	return false, lockedErr
