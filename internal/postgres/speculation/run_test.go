@@ -13,19 +13,21 @@ import (
 // not say that nothing was applied, as what follows a [command.BlockedError] does.
 func TestOutcomeOfALostLink(t *testing.T) {
 	t.Parallel()
-	blocked := &command.BlockedError{Row: "auction a", Wait: func(context.Context) error { return nil }}
+	locked := func() *command.BlockedError {
+		return &command.BlockedError{Row: "auction a", Wait: func(context.Context) error { return nil }}
+	}
 	refused := errors.New("refused under locks")
 	for name, test := range map[string]struct {
-		locked  error
-		lost    bool
-		unknown bool
+		locked          error
+		lost            bool
+		unsure, unknown bool
 	}{
-		"blocked":                 {blocked, true, true},
-		"blocked, wrapped":        {fmt.Errorf("ledger: %w", blocked), true, true},
-		"unavailable":             {command.Unavailable(errors.New("away")), true, true},
-		"decided":                 {nil, true, false},
-		"refused":                 {refused, true, false},
-		"blocked, nothing is out": {blocked, false, false},
+		"blocked":                 {locked(), true, true, false},
+		"blocked, wrapped":        {fmt.Errorf("ledger: %w", locked()), true, true, false},
+		"unavailable":             {command.Unavailable(errors.New("away")), true, false, true},
+		"decided":                 {nil, true, false, false},
+		"refused":                 {refused, true, false, false},
+		"blocked, nothing is out": {locked(), false, false, false},
 	} {
 		speculative := NotSent(Stale, nil)
 		if test.lost {
@@ -35,8 +37,8 @@ func TestOutcomeOfALostLink(t *testing.T) {
 		if errors.Is(err, command.ErrUnknownOutcome) != test.unknown {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, left := errors.AsType[*command.BlockedError](err); left && test.unknown {
-			t.Errorf("%s: it may still be taken for a blocked one: %v", name, err)
+		if blocked, ok := errors.AsType[*command.BlockedError](err); (ok && blocked.Unsure) != test.unsure {
+			t.Errorf("%s: it counts as surely not applied: %v", name, err)
 		}
 		if !test.unknown && !errors.Is(err, test.locked) {
 			t.Errorf("%s: %v, want %v", name, err, test.locked)

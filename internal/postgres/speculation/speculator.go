@@ -117,10 +117,14 @@ func (s *Speculator) Run(name string, speculative, locked func() error) (bool, e
 		s.o.Observer.Retry(name, reason)
 	}
 	lockedErr := locked()
-	_, blocked := errors.AsType[*command.BlockedError](lockedErr)
-	if lost && (blocked || errors.Is(lockedErr, command.ErrUnavailable)) {
-		// The locked run did nothing, but nobody knows of the speculative one. It may be what has the row.
-		return false, fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
+	if lost { // The locked run did nothing, but nobody knows of the speculative one. It may be what has the row.
+		blocked, ok := errors.AsType[*command.BlockedError](lockedErr)
+		switch {
+		case ok:
+			blocked.Unsure = true
+		case errors.Is(lockedErr, command.ErrUnavailable):
+			return false, fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
+		}
 	}
 	return false, lockedErr
 }
