@@ -34,9 +34,10 @@ var ErrNotApplied = errors.New("the command was not applied")
 const BlockedFor = 5 * time.Second
 
 // BlockedError is the [Answer]'s error for a command that was not decided, because somebody else has locked a row that it
-// needs. Its key was looked up, and nothing was applied.
+// needs. Its key was looked up, and nothing was applied, unless it is Unsure.
 type BlockedError struct {
-	Row string // such as "account alice"; not for users
+	Row    string // such as "account alice"; not for users
+	Unsure bool   // the answer to an earlier COMMIT of the command was lost: that transaction may be what has the row, and may still end well
 	// Wait returns nil when the row is free, and an error when ctx ends before or too many wait already.
 	Wait func(ctx context.Context) error
 }
@@ -44,7 +45,8 @@ type BlockedError struct {
 func (e *BlockedError) Error() string { return e.Row + " is locked by another session" }
 
 // Execute runs a command by do, and again each time a row that it needed was locked by somebody else and has become free.
-// After [BlockedFor] it gives up with [ErrNotApplied], [ErrUnavailable] and the [BlockedError].
+// After [BlockedFor] it gives up with [ErrNotApplied], [ErrUnavailable] and the [BlockedError], or with [ErrUnknownOutcome] where that
+// was ever unsure.
 func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	a, err := do()
 	blocked, ok := errors.AsType[*BlockedError](a.Err)
@@ -53,17 +55,27 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, BlockedFor)
 	defer cancel()
-	for {
+	for unsure := false; ; {
+		unsure = unsure || blocked.Unsure
 		if err := blocked.Wait(ctx); err != nil {
-			return Answer{}, NotApplied(Unavailable(errors.Join(blocked, err)))
+			return Answer{}, undone(NotApplied(Unavailable(errors.Join(blocked, err))), unsure)
 		}
 		if a, err = do(); err != nil {
-			return a, err
+			return a, undone(err, unsure)
 		}
 		if blocked, ok = errors.AsType[*BlockedError](a.Err); !ok {
 			return a, nil
 		}
 	}
+}
+
+// undone is an error of a command that had no effect when it was executed for the last time. If the answer to an earlier COMMIT of it
+// was lost, that may have one.
+func undone(err error, unsure bool) error {
+	if !unsure || errors.Is(err, ErrUnknownOutcome) {
+		return err
+	}
+	return UnknownOutcome(errors.New(err.Error())) // What it wraps says more than is known.
 }
 
 // Listed is what became of one command of a list.
@@ -102,11 +114,13 @@ func ExecuteAll[Op any](ctx context.Context, list []Command[Op], queue func([]Co
 // settle executes the commands of a part of a list again that were not decided, until all are. Where wait fails, those that are still
 // blocked are given up.
 func settle[Op any](part []Command[Op], outcomes []Listed, queue func([]Command[Op]) func() []Listed, wait func(*BlockedError) error) {
+	unsure := map[int]bool{} // the places whose command may have had an effect
 	for last := false; ; {
 		places, blocked := undecided(outcomes)
-		if last {
-			for _, at := range places {
-				outcomes[at] = Listed{Err: NotApplied(Unavailable(outcomes[at].Result.Err))}
+		for _, at := range places {
+			reason, ok := errors.AsType[*BlockedError](outcomes[at].Result.Err)
+			if unsure[at] = unsure[at] || (ok && reason.Unsure); last {
+				outcomes[at] = Listed{Err: undone(NotApplied(Unavailable(outcomes[at].Result.Err)), unsure[at])}
 			}
 		}
 		if last || blocked == nil {
@@ -120,6 +134,9 @@ func settle[Op any](part []Command[Op], outcomes []Listed, queue func([]Command[
 			}
 		}
 		for i, o := range queue(again)() {
+			if o.Err != nil {
+				o.Err = undone(o.Err, unsure[places[i]])
+			}
 			outcomes[places[i]] = o
 		}
 	}

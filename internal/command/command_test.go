@@ -245,3 +245,49 @@ func TestListsWaitInTheirOrder(t *testing.T) {
 		t.Errorf("the blocked command: %v", err)
 	}
 }
+
+// TestBlockedAfterALostAnswer: a command whose row stays locked is given up as not applied, but not where the answer to an earlier
+// COMMIT of it was lost, which may be what has the row: also if that shows in one run of several, and whatever fails after it.
+func TestBlockedAfterALostAnswer(t *testing.T) {
+	t.Parallel()
+	free := func(context.Context) error { return nil }
+	stays := func(context.Context) error { return errRetry }
+	away := command.NotApplied(command.Unavailable(errRetry))
+	for name, test := range map[string]struct {
+		runs    []error // what each run ends with, the last one as a failure unless it is nil
+		unknown bool
+	}{
+		"blocked":                    {[]error{&command.BlockedError{Wait: stays}}, false},
+		"unsure":                     {[]error{&command.BlockedError{Wait: stays, Unsure: true}}, true},
+		"unsure once":                {[]error{&command.BlockedError{Wait: free, Unsure: true}, &command.BlockedError{Wait: stays}}, true},
+		"unsure later":               {[]error{&command.BlockedError{Wait: free}, &command.BlockedError{Wait: stays, Unsure: true}}, true},
+		"unsure, then no database":   {[]error{&command.BlockedError{Wait: free, Unsure: true}, away}, true},
+		"blocked, then no database":  {[]error{&command.BlockedError{Wait: free}, away}, false},
+		"unsure, then it is decided": {[]error{&command.BlockedError{Wait: free, Unsure: true}, nil}, false},
+	} {
+		next := func() func() (command.Answer, error) {
+			n := -1
+			return func() (command.Answer, error) {
+				n = min(n+1, len(test.runs)-1)
+				if _, blocked := errors.AsType[*command.BlockedError](test.runs[n]); blocked {
+					return command.Answer{Err: test.runs[n]}, nil
+				}
+				return command.Answer{}, test.runs[n]
+			}
+		}
+		one, all := next(), next()
+		_, single := command.Execute(t.Context(), one)
+		listed := command.ExecuteAll(t.Context(), make([]command.Command[string], 1), func([]command.Command[string]) func() []command.Listed {
+			return func() []command.Listed {
+				a, err := all()
+				return []command.Listed{{Result: a, Err: err}}
+			}
+		})()
+		for how, err := range map[string]error{"alone": single, "in a list": listed[0].Err} {
+			decided := test.runs[len(test.runs)-1] == nil
+			if errors.Is(err, command.ErrUnknownOutcome) != test.unknown || errors.Is(err, command.ErrNotApplied) == (test.unknown || decided) {
+				t.Errorf("%s, %s: %v", name, how, err)
+			}
+		}
+	}
+}

@@ -96,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 	through, stop := r.Presence.Watch(context.WithoutCancel(ctx))
 	defer stop()
 	for attempt := 1; ; attempt++ {
-		committing, missed, err := r.attempt(ctx, through, "commit", fn)
+		committing, missed, err := r.attempt(ctx, through, "commit", unknown, fn)
 		if err == nil {
 			r.Presence.Heard()
 			r.observe(name, attempt, start, "committed")
@@ -160,14 +160,14 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 
 // Once is Run that calls fn once.
 func (r *Runner) Once(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	_, _, err := r.attempt(ctx, context.WithoutCancel(ctx), "commit", fn)
+	_, _, err := r.attempt(ctx, context.WithoutCancel(ctx), "commit", false, fn)
 	return err
 }
 
 // Prepare is Once that leaves the transaction prepared under gid, which can stand between quotes. sent says that the error is
 // not fn's: the transaction may be prepared all the same.
 func (r *Runner) Prepare(ctx context.Context, gid string, fn func(context.Context, pgx.Tx) error) (sent bool, err error) {
-	sent, _, err = r.attempt(ctx, context.WithoutCancel(ctx), "prepare transaction '"+gid+"'", fn)
+	sent, _, err = r.attempt(ctx, context.WithoutCancel(ctx), "prepare transaction '"+gid+"'", false, fn)
 	return sent, err
 }
 
@@ -179,7 +179,7 @@ func waits() backoff.ExponentialBackOff {
 // attempt runs fn once on a connection of the pool, and ends its transaction by a statement. committing says that the error may
 // come from COMMIT, missed since when the database is missed if the error says that it is. Once COMMIT is sent only the end of
 // through counts.
-func (r *Runner) attempt(ctx, through context.Context, end string, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
+func (r *Runner) attempt(ctx, through context.Context, end string, unsure bool, fn func(context.Context, pgx.Tx) error) (committing bool, missed time.Time, err error) {
 	ctx, cancelCtx := context.WithCancel(ctx)
 	defer cancelCtx()
 	defer context.AfterFunc(through, cancelCtx)()
@@ -195,7 +195,7 @@ func (r *Runner) attempt(ctx, through context.Context, end string, fn func(conte
 	}
 	// The pool destroys a connection that comes back within a transaction, or broken.
 	defer conn.Release()
-	tx := &Tx{conn: conn, through: through, opening: []string{cmp.Or(r.Begin, "begin")}, patience: cmp.Or(r.Commit, CommitTimeout)}
+	tx := &Tx{Unsure: unsure, conn: conn, through: through, opening: []string{cmp.Or(r.Begin, "begin")}, patience: cmp.Or(r.Commit, CommitTimeout)}
 	defer func() {
 		// Once COMMIT was sent the rollback does nothing. It must not depend on ctx, or a cancelled caller would cost the pool a
 		// connection.

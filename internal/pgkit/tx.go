@@ -18,6 +18,8 @@ type Tx struct {
 
 	// Ended is called when the transaction has ended; nil: nobody is.
 	Ended func(committed bool)
+	// Unsure says that the answer to COMMIT of an earlier run was lost.
+	Unsure bool
 
 	conn       *pgxpool.Conn
 	through    context.Context //nolint:containedctx // COMMIT is sent under it: it ends when the database is away.

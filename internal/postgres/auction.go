@@ -94,15 +94,15 @@ const auctionTransaction = "auction"
 func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.Entry, want auction.Want, aside *setAside,
 	decide func(*auction.Unit),
 ) error {
-	t.Turn.Lock()
-	defer t.Turn.Unlock()
 	// What is remembered leaves the memory for as long as it is worked on: should the outcome be unknown, nothing that was
 	// changed in vain can come back.
 	var (
-		known = s.memory.Settle(ctx, t, s.memory.Take(t), s.db.spec.Accounts.Patience)
+		known = s.memory.Lock(ctx, t, s.db.spec.Accounts.Patience)
+		left  *speculation.Known
 		first = true
 		nonce = speculation.NewNonce()
 	)
+	defer func() { s.memory.Unlock(t, left) }()
 	err := s.db.run(ctx, auctionTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if !first && known != nil {
 			known.Undo()
@@ -116,7 +116,7 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.E
 	}
 	if known.Auction.Status == auction.StatusActive { // Nothing is bid before the start or after the end.
 		known.Settle(nonce)
-		s.memory.Put(t, known)
+		left = known
 	}
 	return nil
 }

@@ -39,12 +39,12 @@ func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *specu
 	var known *speculation.Known // once the transaction is sent
 	err := s.db.spec.Commit(ctx, s.db.spec.Pipeline(int(id[len(id)-1])), crashpoint.AuctionBeforeCommit, want.Bidders, want.Keys,
 		func(b *pgx.Batch, on speculation.Scene) error {
-			k, err := s.memory.TakeSpeculative(t)
+			k, err := s.memory.Take(t)
 			if err != nil {
 				return err
 			}
 			if err := s.bidSpeculatively(b, k, want, on, decide); err != nil {
-				s.memory.Put(t, k)
+				s.memory.PutBack(t, k)
 				return err
 			}
 			known = k

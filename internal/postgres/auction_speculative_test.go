@@ -23,7 +23,8 @@ func (h *house) remembered(id uuid.UUID) *speculation.Known {
 	h.t.Helper()
 	entry := h.store.memory.Enter(id)
 	defer h.store.memory.Leave(id, entry)
-	return h.store.memory.Take(entry)
+	defer h.store.memory.Unlock(entry, nil)
+	return h.store.memory.Lock(h.t.Context(), entry, patience)
 }
 
 // standing spells an auction and its standing bids.

@@ -296,12 +296,12 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	entry := here.store.memory.Enter(id)
-	known := here.store.memory.Take(entry)
+	known := here.store.memory.Lock(t.Context(), entry, patience)
 	lost, err := here.service.Auction(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	here.store.memory.Put(entry, known)
+	here.store.memory.Unlock(entry, known)
 	here.store.memory.Leave(id, entry)
 	// The other process stands for the same version of another history: what is remembered here has other bids.
 	known.Revision, known.Last.Hold = uuid.New(), uuid.New()

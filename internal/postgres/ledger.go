@@ -104,9 +104,9 @@ func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger
 		}
 	}
 	for _, id := range holds {
-		reason := aside.rows.find(holdRow, id.String())
+		reason := aside.find(holdRow, id.String())
 		if _, err := book.Hold(id); err == nil && reason == nil && aside.skip && !slices.Contains(free, id) {
-			reason = aside.rows.add(holdRow, id.String())
+			reason = aside.add(holdRow, id.String())
 		}
 		if reason != nil {
 			book.SetHoldAside(id, reason)
@@ -219,14 +219,40 @@ const (
 // setAside is how a transaction treats accounts that somebody else has locked: it tries to wait for them, briefly, and
 // works without them after that.
 type setAside struct {
-	rows *blockedRows
-	skip bool // a lock was not had in time: the next run takes what is free
+	rows   *blockedRows
+	skip   bool // a lock was not had in time: the next run takes what is free
+	unsure bool // the answer to the COMMIT of an earlier run was lost, which may be what has the rows
 }
 
 // met looks at what a run ended with.
 func (a *setAside) met(err error) error {
 	a.skip = a.skip || isLockTimeout(err)
+	a.unsure = a.unsure || errors.Is(err, speculation.ErrLinkLost)
 	return err
+}
+
+// begin looks at the transaction of the next run.
+func (a *setAside) begin(tx pgx.Tx) {
+	if t, ok := tx.(*lockingTx); ok && t.Unsure {
+		a.unsure = true
+	}
+}
+
+// find is [blockedRows.find].
+func (a *setAside) find(kind rowKind, ids ...string) *command.BlockedError {
+	return a.reason(a.rows.find(kind, ids...))
+}
+
+// add is [blockedRows.add].
+func (a *setAside) add(kind rowKind, id string) *command.BlockedError {
+	return a.reason(a.rows.add(kind, id))
+}
+
+func (a *setAside) reason(blocked *command.BlockedError) *command.BlockedError {
+	if blocked != nil {
+		blocked.Unsure = a.unsure
+	}
+	return blocked
 }
 
 // contest finds which absent rows another session is about to make, and passes them to found: all that are known, and, in a run
@@ -237,7 +263,7 @@ func (a *setAside) contest(ctx context.Context, tx pgx.Tx, kind rowKind, ids []s
 		if !absent(id) {
 			continue
 		}
-		if reason := a.rows.find(kind, id); reason != nil {
+		if reason := a.find(kind, id); reason != nil {
 			found(id, reason)
 		} else if a.skip {
 			unknown = append(unknown, id)
@@ -245,7 +271,7 @@ func (a *setAside) contest(ctx context.Context, tx pgx.Tx, kind rowKind, ids []s
 	}
 	taken, err := contested(ctx, tx, kind, unknown)
 	for _, id := range taken {
-		found(id, a.rows.add(kind, id))
+		found(id, a.add(kind, id))
 	}
 	return err
 }
@@ -273,12 +299,15 @@ func lockBookAside(
 		taken   []ledger.Referenced
 		blocked = map[string]*command.BlockedError{}
 	)
+	if aside != nil {
+		aside.begin(tx)
+	}
 	if len(accounts) > 0 {
 		slices.Sort(accounts)
 		accounts = slices.Compact(accounts)
 		if aside != nil {
 			accounts = slices.DeleteFunc(slices.Clone(accounts), func(id string) bool {
-				if reason := aside.rows.find(accountRow, id); reason != nil {
+				if reason := aside.find(accountRow, id); reason != nil {
 					blocked[id] = reason
 				}
 				return blocked[id] != nil
@@ -313,7 +342,7 @@ func lockBookAside(
 	}
 	for _, id := range present {
 		if _, err := book.Account(id); err != nil {
-			blocked[id] = aside.rows.add(accountRow, id)
+			blocked[id] = aside.add(accountRow, id)
 		}
 	}
 	for id, reason := range blocked {

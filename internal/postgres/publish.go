@@ -132,6 +132,7 @@ func (s *Publications) commit(want publish.Want, decide func(*publish.Unit) erro
 
 // lockUnit locks and reads what a transaction works on, and then the records of its keys and the time.
 func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAside) (*publish.Unit, error) {
+	aside.begin(tx)
 	var (
 		b       pgx.Batch
 		found   []publish.Target
@@ -160,7 +161,7 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 		}
 		// The targets are locked. Those that somebody else has locked are done without, as lockBookAside does without accounts.
 		free := slices.DeleteFunc(slices.Clone(want.Targets), func(name string) bool {
-			reason := aside.rows.find(targetNameRow, name)
+			reason := aside.find(targetNameRow, name)
 			if reason != nil {
 				u.BlockedTargets[name] = reason
 			}
@@ -185,7 +186,7 @@ func lockUnit(ctx context.Context, tx pgx.Tx, want *publish.Want, aside *setAsid
 	}
 	for _, name := range present {
 		if u.Targets[name] == nil {
-			u.BlockedTargets[name] = aside.rows.add(targetNameRow, name)
+			u.BlockedTargets[name] = aside.add(targetNameRow, name)
 		}
 	}
 	for _, name := range taken {

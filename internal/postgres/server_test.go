@@ -306,6 +306,9 @@ func missStandby(t *testing.T, db *DB) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var watcher sync.WaitGroup
 	watcher.Go(func() { giveUpWaiting(ctx, db) })
+	defer testwait.Eventually(t, patience, "nobody is made to give up any more", func() bool {
+		return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state = 'active' AND query ~ 'SyncRep'`) == 0
+	})
 	defer watcher.Wait()
 	defer cancel()
 	testwait.Eventually(t, patience, "a commit that waits for the standby", func() bool {

@@ -41,9 +41,11 @@ type Accounts struct {
 type account struct {
 	state ledger.Account
 	known bool
+	turns uint64 // counts the transactions that have changed what the database has, or are about to
 
 	pipeline    *Pipeline     // whose transactions those are:
 	speculative int           // under way
+	sent        int           // of these, how many have been sent
 	locked      int           // transactions under way that lock the account, or are about to
 	released    chan struct{} // closed when either count falls to zero; nil while nobody waits
 }
@@ -95,13 +97,16 @@ func (c *Accounts) enter(ctx context.Context, p *Pipeline, ids []string) bool {
 	})
 }
 
-// leave ends what enter began.
-func (c *Accounts) leave(ids []string) {
+// leave ends what enter began; sent says whether the transaction was sent.
+func (c *Accounts) leave(ids []string, sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		e := c.accounts[id]
 		e.speculative--
+		if sent {
+			e.sent--
+		}
 		if e.speculative == 0 {
 			e.signal()
 		}
@@ -152,6 +157,7 @@ func (c *Accounts) Unlock(ids []string, committed *ledger.Book) {
 		case !e.known || e.state.Version <= a.Version: // Another one may have committed later and ended sooner.
 			e.state, e.known = a, true
 		}
+		e.turns++
 		e.locked--
 		if e.locked == 0 {
 			e.signal()
@@ -208,46 +214,68 @@ func (c *Accounts) Trusted() bool {
 	return true
 }
 
+// reading is an account as it was read; nil is one that isn't there.
+type reading struct {
+	*ledger.Account
+
+	turns uint64 // of its entry, before it was read
+}
+
 // loadAll puts accounts into a book: as they are remembered, or else as they were read just before. It returns the ids of
 // those that do not exist; ok is false when one was forgotten meanwhile.
-func (c *Accounts) loadAll(ids []string, read map[string]*ledger.Account, into *ledger.Book) (absent []string, ok bool) {
+func (c *Accounts) loadAll(ids []string, read map[string]reading, into *ledger.Book) (absent []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		if e := c.accounts[id]; e != nil && e.known {
+		e := c.accounts[id]
+		if e.known {
 			into.LoadAccount(e.state)
 			continue
 		}
 		a, ok := read[id]
 		switch {
-		case !ok:
+		case !ok || a.turns != e.turns:
 			return nil, false
-		case a == nil:
+		case a.Account == nil:
 			absent = append(absent, id)
 		default:
-			into.LoadAccount(*a)
+			into.LoadAccount(*a.Account)
 		}
 	}
 	return absent, true
 }
 
-// unknown returns the ids of accounts that are not remembered.
-func (c *Accounts) unknown(ids []string) (unknown []string) {
+// unknown returns the accounts that are not remembered, to be read; the caller has entered them. ok is false where one can't be
+// read now: a run with locks has made it forgotten while a transaction is under way that changes it.
+func (c *Accounts) unknown(ids []string) (unknown map[string]reading, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		if e := c.accounts[id]; e == nil || !e.known {
-			unknown = append(unknown, id)
+		e := c.accounts[id]
+		if e.known {
+			continue
 		}
+		if e.sent > 0 {
+			return nil, false
+		}
+		if unknown == nil {
+			unknown = map[string]reading{}
+		}
+		unknown[id] = reading{turns: e.turns}
 	}
-	return unknown
+	return unknown, true
 }
 
 // keep remembers the accounts of a book whose transaction has committed, or will have once those that rest on it are
-// decided; one that is known in a later version stays as it is.
-func (c *Accounts) keep(b *ledger.Book) {
+// decided; one that is known in a later version stays as it is. The transaction has entered ids.
+func (c *Accounts) keep(ids []string, b *ledger.Book) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, id := range ids {
+		e := c.accounts[id]
+		e.sent++
+		e.turns++
+	}
 	for a := range b.Accounts() {
 		if e := c.entry(a.ID); !e.known || e.state.Version <= a.Version {
 			e.state, e.known = a, true

@@ -44,13 +44,13 @@
 //
 // # States of an auction
 //
-// One transaction at a time works on what is remembered: [Memory.Take] and [Memory.TakeSpeculative] hand it out, and
-// [Memory.Put] or [Memory.Sent] bring it back.
+// One transaction at a time works on what is remembered: [Memory.Lock] and [Memory.Take] hand it out, and
+// [Memory.Unlock], [Memory.Sent] or [Memory.PutBack] bring it back.
 //
-//	nothing ──(read under the lock, Put)──► settled ──(TakeSpeculative, Sent)──► rests on n under way
-//	   ▲                                       ▲                                   │          │
-//	   │                                       └──── the last of n committed ──────┘          │
-//	   └────────────── poisoned: one of n failed, and what rests on it is dropped ◄───────────┘
+//	nothing ──(read under the lock, Unlock)──► settled ──(Take, Sent)──► rests on n under way
+//	   ▲                                          ▲                        │          │
+//	   │                                          └─ the last committed ───┘          │
+//	   └────────── poisoned: one of n failed, and what rests on it is dropped ◄───────┘
 //
 // Invariants: a transaction that failed, or whose outcome is unknown, poisons everything that rests on it, before the batch is
 // decided again. A revision names one state of one history, so it is never reused.

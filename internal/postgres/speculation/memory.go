@@ -31,10 +31,11 @@ type Memory struct {
 
 // Entry holds what is remembered of one auction while no transaction works on it.
 type Entry struct {
-	Turn sync.Mutex // held by a run that locks the auction
+	turn sync.Mutex // held by a run that locks the auction
 
 	// What follows is guarded by the memory's mutex.
 	users    int           // calls that have the entry
+	locked   bool          // a run that locks the auction has it, or waits for it
 	known    *Known        // nil while a transaction works on it, and where nothing is remembered
 	backoff  int           // how many more transactions read under the lock, because another process works on the auction
 	length   int           // of the last backoff
@@ -51,7 +52,7 @@ type Known struct {
 	Last     LastBid
 
 	// What follows is guarded by the memory's mutex while no transaction works on it.
-	underWay int  // transactions that it rests on and that are under way
+	underWay int  // transactions that it rests on and that are under way, and one that works on it
 	poisoned bool // one of them has failed
 	Settled  bool // there were none when a locked run took it
 }
@@ -105,39 +106,14 @@ func (m *Memory) Leave(id uuid.UUID, t *Entry) {
 	}
 }
 
-// Take hands out what is remembered, nil where nothing is, or nothing that can be used.
-func (m *Memory) Take(t *Entry) *Known {
+// Lock begins a run that locks the auction. It waits for others of this process, and for speculative transactions that are under
+// way, which it would overtake and make fail; it gives those up where that takes longer than patience. It hands out what is
+// remembered, nil where nothing is. From then on until Unlock, nothing is handed out to speculative transactions.
+func (m *Memory) Lock(ctx context.Context, t *Entry, patience time.Duration) *Known {
+	t.turn.Lock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := t.known
-	t.known = nil
-	if known != nil {
-		known.Settled = known.underWay == 0
-	}
-	return known
-}
-
-// TakeSpeculative is Take for a speculative transaction.
-func (m *Memory) TakeSpeculative(t *Entry) (*Known, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t.backoff > 0 {
-		t.backoff--
-		return nil, NotSent(Backoff, nil)
-	}
-	known := t.known
-	if known == nil {
-		return nil, NotSent(absent, nil)
-	}
-	t.known = nil
-	return known, nil
-}
-
-// Settle waits until no speculative transaction is under way, which a transaction with locks would overtake and make fail.
-// It gives up where that takes too long. It returns what Take has handed out, nil where that rests on a failure.
-func (m *Memory) Settle(ctx context.Context, t *Entry, known *Known, patience time.Duration) *Known {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	t.locked = true
 	if t.underWay > 0 {
 		if t.settled == nil {
 			t.settled = make(chan struct{})
@@ -151,15 +127,55 @@ func (m *Memory) Settle(ctx context.Context, t *Entry, known *Known, patience ti
 		}
 		m.mu.Lock()
 	}
-	if known == nil || known.poisoned {
-		return nil
+	known := t.known
+	t.known = nil
+	if known != nil {
+		known.Settled = known.underWay == 0
 	}
-	known.Settled = known.underWay == 0
 	return known
 }
 
-// Put takes back what Take has handed out.
-func (m *Memory) Put(t *Entry, known *Known) {
+// Unlock ends what Lock began. known is what is remembered from now on, nil for nothing.
+func (m *Memory) Unlock(t *Entry, known *Known) {
+	m.mu.Lock()
+	t.locked, t.known = false, nil
+	if known != nil && !known.poisoned {
+		t.known = known
+	}
+	m.mu.Unlock()
+	t.turn.Unlock()
+}
+
+// Take hands out what is remembered to a speculative transaction, which counts as under way until PutBack or Ended.
+func (m *Memory) Take(t *Entry) (*Known, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t.backoff > 0 {
+		t.backoff--
+		return nil, NotSent(Backoff, nil)
+	}
+	known := t.known
+	if known == nil || t.locked {
+		return nil, NotSent(absent, nil)
+	}
+	t.known = nil
+	known.underWay++
+	t.underWay++
+	return known, nil
+}
+
+// PutBack takes back what Take has handed out, where nothing was sent.
+func (m *Memory) PutBack(t *Entry, known *Known) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !known.poisoned {
+		t.known = known
+	}
+	m.left(t, known)
+}
+
+// Sent takes back what Take has handed out, with a transaction under way.
+func (m *Memory) Sent(t *Entry, known *Known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !known.poisoned {
@@ -167,14 +183,13 @@ func (m *Memory) Put(t *Entry, known *Known) {
 	}
 }
 
-// Sent takes back what TakeSpeculative has handed out, with a transaction under way.
-func (m *Memory) Sent(t *Entry, known *Known) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known.underWay++
-	t.underWay++
-	if !known.poisoned {
-		t.known = known
+// left says that a speculative transaction is no longer under way. The caller holds the mutex.
+func (m *Memory) left(t *Entry, known *Known) {
+	known.underWay--
+	t.underWay--
+	if t.underWay == 0 && t.settled != nil {
+		close(t.settled)
+		t.settled = nil
 	}
 }
 
@@ -183,12 +198,7 @@ func (m *Memory) Sent(t *Entry, known *Known) {
 func (m *Memory) Ended(t *Entry, known *Known, committed, stale bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known.underWay--
-	t.underWay--
-	if t.underWay == 0 && t.settled != nil {
-		close(t.settled)
-		t.settled = nil
-	}
+	m.left(t, known)
 	if committed {
 		t.streak++
 		return

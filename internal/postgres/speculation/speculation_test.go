@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // TestParams compares the encoding with the driver's own.
@@ -167,37 +168,58 @@ func TestMemory(t *testing.T) {
 	id := uuid.New()
 	t0 := m.Enter(id)
 	state := func() *Known { return &Known{State: auction.NewState(&auction.Auction{}, nil)} }
+	put := func(k *Known) { m.Lock(t.Context(), t0, 0); m.Unlock(t0, k) }
+	look := func() *Known { k := m.Lock(t.Context(), t0, 0); m.Unlock(t0, k); return k }
 	k := state()
-	m.Put(t0, k)
-	if got, err := m.TakeSpeculative(t0); got != k || err != nil {
+	put(k)
+	if got, err := m.Take(t0); got != k || err != nil {
 		t.Fatal("what was put is not there")
 	}
-	if m.Take(t0) != nil {
+	if again, err := m.Take(t0); again != nil || Reason(err) != absent {
 		t.Fatal("it can be had twice")
 	}
 	m.Sent(t0, k)
-	if got := m.Take(t0); got != k || got.Settled {
+	if got := look(); got != k || got.Settled {
 		t.Error("what rests on a transaction under way counts as settled")
 	}
-	m.Put(t0, k)
 	m.Ended(t0, k, true, false)
-	if got := m.Take(t0); got != k || !got.Settled {
+	if got := look(); got != k || !got.Settled {
 		t.Error("what rests on committed transactions does not count as settled")
+	}
+	if got, err := m.Take(t0); got != k || err != nil {
+		t.Fatal("it is gone")
+	}
+	m.PutBack(t0, k)
+	if got := look(); got != k || !got.Settled {
+		t.Error("what was given back unused is gone, or does not count as settled")
 	}
 
 	// One that fails while the next is made from it poisons that.
-	m.Sent(t0, k)
-	if got, err := m.TakeSpeculative(t0); got != k || err != nil {
-		t.Fatal("it is gone")
+	for range 2 {
+		if got, err := m.Take(t0); got != k || err != nil {
+			t.Fatal("it is gone")
+		}
+		if t0.underWay == 1 {
+			m.Sent(t0, k)
+		}
 	}
 	m.Ended(t0, k, false, true)
 	m.Sent(t0, k)
-	if m.Take(t0) != nil {
+	if look() != nil {
 		t.Error("what rests on a failure is still there")
 	}
 	m.Ended(t0, k, false, true)
 	if t0.backoff != BackoffTransactions {
 		t.Errorf("backs off for %d", t0.backoff)
+	}
+	fail := func() {
+		k := state()
+		put(k)
+		if got, err := m.Take(t0); got != k || err != nil {
+			t.Fatal(err)
+		}
+		m.Sent(t0, k)
+		m.Ended(t0, k, false, true)
 	}
 	// Failures without rest make it back off longer, up to a bound; a while without brings that back.
 	for _, want := range []int{2 * BackoffTransactions, 4 * BackoffTransactions, maxBackoff, maxBackoff} {
@@ -205,16 +227,13 @@ func TestMemory(t *testing.T) {
 			t0.length *= 2
 		}
 		t0.backoff = 0
-		k = state()
-		m.Sent(t0, k)
-		m.Ended(t0, k, false, true)
+		fail()
 		if t0.backoff != want {
 			t.Errorf("backs off for %d, want %d", t0.backoff, want)
 		}
 	}
 	t0.backoff, t0.streak = 0, BackoffTransactions
-	m.Sent(t0, k)
-	m.Ended(t0, k, false, true)
+	fail()
 	if t0.backoff != BackoffTransactions {
 		t.Errorf("backs off for %d after a while without surprises", t0.backoff)
 	}
@@ -223,11 +242,95 @@ func TestMemory(t *testing.T) {
 	for range 2 * maxAuctions {
 		other := uuid.New()
 		o := m.Enter(other)
-		m.Put(o, state())
+		m.Lock(t.Context(), o, 0)
+		m.Unlock(o, state())
 		m.Leave(other, o)
 	}
 	if n := len(m.entries); n != maxAuctions || m.entries[id] != t0 {
 		t.Errorf("%d entries", n)
 	}
 	m.Leave(id, t0)
+}
+
+// TestLockedRunsWaitForTheOneBeingMade: a run that locks the auction waits for a transaction that is being made, not only for those
+// that were sent, and nothing is handed out meanwhile: it would overtake that, whose guards would then refuse.
+func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
+	t.Parallel()
+	m := NewMemory()
+	e := m.Enter(uuid.New())
+	k := &Known{State: auction.NewState(&auction.Auction{}, nil)}
+	m.Lock(t.Context(), e, 0)
+	m.Unlock(e, k)
+	if got, err := m.Take(e); got != k || err != nil {
+		t.Fatal(err)
+	}
+	locked := make(chan *Known)
+	go func() { locked <- m.Lock(t.Context(), e, time.Hour) }()
+	for waits := false; !waits; { // It is known to wait.
+		m.mu.Lock()
+		waits = e.settled != nil
+		m.mu.Unlock()
+	}
+	m.Sent(e, k)
+	if _, err := m.Take(e); Reason(err) != absent {
+		t.Errorf("handed out to a transaction that would be overtaken: %v", err)
+	}
+	m.Ended(e, k, true, false)
+	if got := <-locked; got != k || !got.Settled {
+		t.Errorf("the run with locks has %+v", got)
+	}
+	m.Unlock(e, k)
+}
+
+// TestForgottenAccountsAreNotReadTooEarly: a run with locks that is about to begin makes an account forgotten while a transaction
+// is under way that changes it. Nothing may then rest on what the database has at that time.
+func TestForgottenAccountsAreNotReadTooEarly(t *testing.T) {
+	t.Parallel()
+	ann := ledger.Account{ID: "ann", Version: 5}
+	changed := func() *ledger.Book {
+		b := ledger.NewBook(time.Now(), uuid.New)
+		b.LoadAccount(ledger.Account{ID: "ann", Version: 6})
+		return b
+	}
+	ids, p := []string{"ann"}, &Pipeline{}
+	enter := func(c *Accounts) {
+		if !c.enter(t.Context(), p, ids) {
+			t.Fatal("it waits for nothing")
+		}
+	}
+	t.Run("one under way", func(t *testing.T) {
+		t.Parallel()
+		c := NewAccounts()
+		enter(c) // The first knows the account and changes it.
+		c.keep(ids, changed())
+		enter(c)
+		c.Lock(ids)
+		if _, ok := c.unknown(ids); ok {
+			t.Error("it would be read although it is being changed")
+		}
+		c.leave(ids, true)
+		if unknown, ok := c.unknown(ids); !ok || len(unknown) != 1 {
+			t.Error("it can't be read although nothing is under way")
+		}
+	})
+	t.Run("one sent meanwhile", func(t *testing.T) {
+		t.Parallel()
+		c := NewAccounts()
+		enter(c)
+		read, ok := c.unknown(ids)
+		if !ok {
+			t.Fatal("it can't be read although nothing is under way")
+		}
+		read["ann"] = reading{&ann, read["ann"].turns}
+		if _, ok := c.loadAll(ids, read, ledger.NewBook(time.Now(), uuid.New)); !ok {
+			t.Error("what was read can't be used")
+		}
+		enter(c) // Another one reads the same, is sent and ends.
+		c.keep(ids, changed())
+		c.Lock(ids)
+		c.leave(ids, true)
+		if _, ok := c.loadAll(ids, read, ledger.NewBook(time.Now(), uuid.New)); ok {
+			t.Error("it would rest on what was there before another one was sent")
+		}
+	})
 }

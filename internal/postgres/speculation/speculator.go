@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -115,9 +117,14 @@ func (s *Speculator) Run(name string, speculative, locked func() error) (bool, e
 		s.o.Observer.Retry(name, reason)
 	}
 	lockedErr := locked()
-	if lost && errors.Is(lockedErr, command.ErrUnavailable) {
-		// The locked run did nothing, but nobody knows of the speculative one.
-		return false, fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
+	if lost { // The locked run did nothing, but nobody knows of the speculative one. It may be what has the row.
+		blocked, ok := errors.AsType[*command.BlockedError](lockedErr)
+		switch {
+		case ok:
+			blocked.Unsure = true
+		case errors.Is(lockedErr, command.ErrUnavailable):
+			return false, fmt.Errorf("postgres: %s: %w", name, command.UnknownOutcome(err))
+		}
 	}
 	return false, lockedErr
 }
@@ -193,24 +200,24 @@ func (s *Speculator) AskTime(ctx context.Context) {
 	}
 }
 
-// readUnknown reads the accounts that are not remembered; nil is one that isn't there.
-func (s *Speculator) readUnknown(ctx context.Context, ids []string) (map[string]*ledger.Account, error) {
-	unknown := s.Accounts.unknown(ids)
-	if len(unknown) == 0 {
+// readUnknown reads the accounts that are not remembered.
+func (s *Speculator) readUnknown(ctx context.Context, ids []string) (map[string]reading, error) {
+	unknown, ok := s.Accounts.unknown(ids)
+	switch {
+	case !ok:
+		return nil, NotSent(forgotten, nil)
+	case len(unknown) == 0:
 		return nil, nil
 	}
-	found, err := s.o.Read(ctx, unknown)
+	found, err := s.o.Read(ctx, slices.Collect(maps.Keys(unknown)))
 	if err != nil {
-		return nil, err
-	}
-	read := make(map[string]*ledger.Account, len(unknown))
-	for _, id := range unknown {
-		read[id] = nil
+		return nil, NotSent(noRead, err)
 	}
 	for i := range found {
-		read[found[i].ID] = &found[i]
+		id := found[i].ID
+		unknown[id] = reading{&found[i], unknown[id].turns}
 	}
-	return read, nil
+	return unknown, nil
 }
 
 // Scene is what a speculative transaction is decided on.
@@ -235,12 +242,12 @@ func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place string, acco
 	case !s.Accounts.enter(ctx, p, accounts):
 		return NotSent(busy, nil)
 	}
-	defer s.Accounts.leave(accounts)
+	sent := false
+	defer func() { s.Accounts.leave(accounts, sent) }()
 	read, err := s.readUnknown(ctx, accounts)
 	if err != nil {
-		return NotSent(noRead, err)
+		return err
 	}
-	sent := false
 	err = p.Commit(ctx, place, func(b *pgx.Batch) error {
 		earliest, latest, ok := s.Clock.Now()
 		if !ok {
@@ -254,7 +261,7 @@ func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place string, acco
 			return err
 		}
 		// What the next call decides on. Should this transaction fail, the checks of those that rest on it do so, too.
-		s.Accounts.keep(on.Book)
+		s.Accounts.keep(accounts, on.Book)
 		sent = true
 		return nil
 	})
