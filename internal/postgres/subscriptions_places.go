@@ -103,7 +103,7 @@ type placeRow struct {
 }
 
 func scanPlace(row pgx.CollectableRow) (p placeRow, err error) {
-	into := append(subscriptionInto(&p.Subscription), targetInto(&p.Place.Target)...)
+	into := append(subscriptionInto(&p.Subscription), targetInto(&p.Target)...)
 	err = row.Scan(append(into, &p.seq, &p.attempts, &p.held, &p.Now)...)
 	return p, err
 }

@@ -62,7 +62,7 @@ func (m *mailbox) open(t *testing.T) {
 		l, err = new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
 		return err == nil
 	})
-	server := &http.Server{Handler: m} //nolint:gosec // It has no clients but ours.
+	server := &http.Server{Handler: m}
 	m.mu.Lock()
 	m.addr, m.server = l.Addr().String(), server
 	m.mu.Unlock()
@@ -93,13 +93,6 @@ func (m *mailbox) after(n int) <-chan struct{} {
 		m.marks[n] = mark
 	}
 	return mark
-}
-
-// seen is how many deliveries were taken.
-func (m *mailbox) seen() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.events + m.repeats
 }
 
 // all is closed when the last events of topics are these, by path and topic.

@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type tenure struct {
 	work       sync.WaitGroup
 
 	mu     sync.Mutex
-	ctx    context.Context //nolint:containedctx // The term's, for what timers start; nil before and after it.
+	begin  func(*topic) // gives a topic its turn; nil before and after the term
 	routes map[string][]Open
 	hints  map[string]struct{}
 	// missed are hints that came while a look was under way, which may have been too early to see what they tell, and has not said yet
@@ -87,7 +88,7 @@ func (t *tenure) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t.mu.Lock()
-	t.ctx = ctx
+	t.begin = func(one *topic) { t.work.Go(func() { t.end(one, t.turn(ctx, one)) }) }
 	t.mu.Unlock()
 	t.work.Go(func() {
 		for {
@@ -102,7 +103,7 @@ func (t *tenure) run(ctx context.Context) {
 	t.lookAgain(ctx)
 
 	t.mu.Lock()
-	t.ctx = nil // Nothing begins any more.
+	t.begin = nil // Nothing begins any more.
 	for _, one := range t.topics {
 		stop(one.timer)
 	}
@@ -218,7 +219,7 @@ func (t *tenure) routesOf(name string) []Open {
 	if len(of) == 0 {
 		return all
 	}
-	return append(of[:len(of):len(of)], all...)
+	return append(slices.Clip(of), all...)
 }
 
 func (t *tenure) takeHints() {
@@ -275,7 +276,7 @@ func (t *tenure) rest(one *topic, d time.Duration) {
 	timer = time.AfterFunc(d, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if one.stage == resting && one.timer == timer && t.ctx != nil {
+		if one.stage == resting && one.timer == timer && t.begin != nil {
 			t.queue(one)
 			t.dispatch()
 		}
@@ -285,7 +286,7 @@ func (t *tenure) rest(one *topic, d time.Duration) {
 
 // dispatch begins turns, as long as there are places. The caller holds the mutex.
 func (t *tenure) dispatch() {
-	for begun := true; begun && t.ctx != nil && t.running < t.o.Concurrency; {
+	for begun := true; begun && t.begin != nil && t.running < t.o.Concurrency; {
 		begun = false
 		for target, l := range t.lines { // In no order, which is a fair one.
 			if t.running == t.o.Concurrency {
@@ -302,8 +303,7 @@ func (t *tenure) dispatch() {
 			one.stage = running
 			l.running++
 			t.running++
-			ctx := t.ctx
-			t.work.Go(func() { t.end(one, t.turn(ctx, one)) })
+			t.begin(one)
 			begun = true
 		}
 	}
@@ -354,7 +354,7 @@ func (t *tenure) end(one *topic, n next) {
 		}
 	}
 	switch {
-	case t.ctx == nil:
+	case t.begin == nil:
 	case n.rest > 0:
 		t.rest(one, n.rest)
 	case n.more || one.again:
