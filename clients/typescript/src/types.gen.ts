@@ -1444,6 +1444,13 @@ export interface RenewLockRequest {
   ttl?: string;
 }
 
+export interface ReplayRequest {
+  /** the number of the event before the first that is delivered */
+  after: number;
+  /** one of the subscription's, or of a kind that it follows */
+  topic: string;
+}
+
 export interface Result {
   /** what the route answers, a document or a problem */
   body: unknown;
@@ -1616,6 +1623,45 @@ export interface Statistics {
   total_positions: number;
 }
 
+export interface Subscription {
+  /** RFC 3339, UTC, microseconds */
+  created_at: string;
+  envelope: "plain" | "cloudevents";
+  id: string;
+  name: string;
+  /** nothing is sent while it is not null */
+  paused_at: string | null;
+  /** refused: the target refused events for good, ten times in a row */
+  paused_reason: "request" | "refused";
+  /** answers in a row by which the target refused an event for good; ten pause the subscription */
+  refusals: number;
+  /** the target's name */
+  target: string;
+  topics: string[];
+  /** empty: events of all types are delivered */
+  types: string[];
+}
+
+export interface SubscriptionList {
+  items: Subscription[];
+  /** cursor of the next page, null on the last */
+  next: string | null;
+}
+
+export interface SubscriptionRequest {
+  /** plain, when absent: the message as the live stream has it; cloudevents: CloudEvents 1.0, structured JSON */
+  envelope?: "plain" | "cloudevents";
+  /** now, when absent: with the events that are to come; start: with those that there are already */
+  from?: "now" | "start";
+  name: string;
+  /** the name of the webhook that events are delivered to */
+  target: string;
+  /** 1 to 100 of auction:ID, campaign:ID and multidraw:ID; with * for the id, all of the kind, those to come included */
+  topics: string[];
+  /** up to 50 types of events that are delivered; all when absent */
+  types?: string[];
+}
+
 export interface Target {
   /** RFC 3339, UTC, microseconds */
   created_at: string;
@@ -1670,6 +1716,40 @@ export interface TargetHealth {
 
 export interface TargetList {
   items: Target[];
+  /** cursor of the next page, null on the last */
+  next: string | null;
+}
+
+export interface TopicError {
+  /** expired: the event is not kept any more */
+  cause: "dns" | "refused" | "network" | "tls" | "timeout" | "status" | "address" | "other" | "expired";
+  message: string;
+  /** of the target's answer; null without one */
+  status_code: number | null;
+}
+
+export interface TopicProgress {
+  /** failed ones of the next event */
+  attempts: number;
+  /** when an event of the topic was last delivered */
+  delivered_at: string | null;
+  /** number of the topic's last event */
+  head: number;
+  /** events after seq */
+  lag: number;
+  /** why the next event was not delivered; null where nothing failed */
+  last_error: TopicError;
+  /** nothing is sent before */
+  retry_at: string | null;
+  /** number of the last event that was delivered, or passed over for its type */
+  seq: number;
+  /** stopped: the next event is not kept any more; replay the topic after a later number */
+  state: "stopped" | "retrying" | "behind" | "current";
+  topic: string;
+}
+
+export interface TopicProgressList {
+  items: TopicProgress[];
   /** cursor of the next page, null on the last */
   next: string | null;
 }
@@ -1786,10 +1866,12 @@ export type ProblemCode =
   | "purchase_limit"
   | "rate_limited"
   | "reference_taken"
+  | "replay_out_of_range"
   | "row_locked"
   | "same_account"
   | "shutting_down"
   | "sold_out"
+  | "subscription_exists"
   | "target_exists"
   | "too_many_prizes"
   | "too_many_streams"
@@ -1799,6 +1881,7 @@ export type ProblemCode =
   | "unavailable"
   | "unknown_seq"
   | "upgrade_required"
+  | "webhook_required"
   | "wrong_kind";
 
 /** What each route that speaks JSON takes and answers. */
@@ -1950,6 +2033,12 @@ export interface Routes {
     "/v1/sagas": { query?: { limit?: number; after?: string; name?: string; status?: string; stuck?: boolean }; answer: SagaList };
     /** Read an operation of several steps */
     "/v1/sagas/{id}": { path: { id: string }; answer: Saga };
+    /** List subscriptions, oldest first */
+    "/v1/subscriptions": { query?: { limit?: number; after?: string }; answer: SubscriptionList };
+    /** Read a subscription */
+    "/v1/subscriptions/{id}": { path: { id: string }; answer: Subscription };
+    /** List the topics that a subscription has come to, and how far */
+    "/v1/subscriptions/{id}/topics": { path: { id: string }; query?: { limit?: number; after?: string }; answer: TopicProgressList };
     /** List targets, oldest first */
     "/v1/targets": { query?: { limit?: number; after?: string }; answer: TargetList };
     /** Read a target, and how it is slowed down */
@@ -2034,6 +2123,14 @@ export interface Routes {
     "/v1/sagas/{id}/compensate": { path: { id: string }; answer: Saga };
     /** Let a pending operation be tried at once */
     "/v1/sagas/{id}/retry": { path: { id: string }; answer: Saga };
+    /** Subscribe a webhook to the events of topics */
+    "/v1/subscriptions": { body: SubscriptionRequest; answer: Subscription };
+    /** Keep a subscription's events back */
+    "/v1/subscriptions/{id}/pause": { path: { id: string }; answer: Subscription };
+    /** Deliver a topic's events after a number, again or for the first time */
+    "/v1/subscriptions/{id}/replay": { path: { id: string }; body: ReplayRequest; answer: Subscription };
+    /** Let a paused subscription's events go */
+    "/v1/subscriptions/{id}/resume": { path: { id: string }; answer: Subscription };
     /** Make a target; its signing secret is shown this once */
     "/v1/targets": { body: CreateTargetRequest; answer: MadeTarget };
     /** Give a target new credentials, and resume it */
@@ -2054,5 +2151,7 @@ export interface Routes {
     "/v1/keys/{id}": { path: { id: string }; answer: Key };
     /** Release a lock that is still held */
     "/v1/locks/{id}": { path: { id: string }; answer: undefined };
+    /** End a subscription for good */
+    "/v1/subscriptions/{id}": { path: { id: string }; answer: Subscription };
   };
 }

@@ -1170,6 +1170,116 @@ class AsyncOperations:
             answer=answer,
         )
 
+    def subscriptions(self, *, limit: int = 200) -> AsyncIterator[types.Subscription]:
+        """List subscriptions, oldest first. See :meth:`fairlead.Client.subscriptions`."""
+        return self._pages("/v1/subscriptions", types.Subscription, {}, limit)
+
+    async def create_subscription(
+        self,
+        *,
+        name: str,
+        target: str,
+        topics: Sequence[str],
+        envelope: Literal["plain", "cloudevents"] | None = None,
+        from_: Literal["now", "start"] | None = None,
+        types: Sequence[str] | None = None,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Subscribe a webhook to the events of topics. See :meth:`fairlead.Client.create_subscription`."""
+        return await self._invoke(
+            "POST",
+            "/v1/subscriptions",
+            types.Subscription,
+            body={"name": name, "target": target, "topics": topics, "envelope": envelope, "from": from_, "types": types},
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    async def delete_subscription(
+        self,
+        subscription: str,
+        /,
+        *,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """End a subscription for good. See :meth:`fairlead.Client.delete_subscription`."""
+        return await self._invoke(
+            "DELETE",
+            _path("/v1/subscriptions/{id}", {"id": subscription}),
+            types.Subscription,
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    async def get_subscription(self, subscription: str, /, *, answer: Answer | None = None) -> types.Subscription:
+        """Read a subscription. See :meth:`fairlead.Client.get_subscription`."""
+        return await self._invoke(
+            "GET",
+            _path("/v1/subscriptions/{id}", {"id": subscription}),
+            types.Subscription,
+            answer=answer,
+        )
+
+    async def pause_subscription(
+        self,
+        subscription: str,
+        /,
+        *,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Keep a subscription's events back. See :meth:`fairlead.Client.pause_subscription`."""
+        return await self._invoke(
+            "POST",
+            _path("/v1/subscriptions/{id}/pause", {"id": subscription}),
+            types.Subscription,
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    async def replay_topic(
+        self,
+        subscription: str,
+        /,
+        *,
+        after: int,
+        topic: str,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Deliver a topic's events after a number, again or for the first time. See :meth:`fairlead.Client.replay_topic`."""
+        return await self._invoke(
+            "POST",
+            _path("/v1/subscriptions/{id}/replay", {"id": subscription}),
+            types.Subscription,
+            body={"after": after, "topic": topic},
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    async def resume_subscription(
+        self,
+        subscription: str,
+        /,
+        *,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Let a paused subscription's events go. See :meth:`fairlead.Client.resume_subscription`."""
+        return await self._invoke(
+            "POST",
+            _path("/v1/subscriptions/{id}/resume", {"id": subscription}),
+            types.Subscription,
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    def subscription_topics(self, subscription: str, /, *, limit: int = 200) -> AsyncIterator[types.TopicProgress]:
+        """List the topics that a subscription has come to, and how far. See :meth:`fairlead.Client.subscription_topics`."""
+        return self._pages(_path("/v1/subscriptions/{id}/topics", {"id": subscription}), types.TopicProgress, {}, limit)
+
     def targets(self, *, limit: int = 200) -> AsyncIterator[types.Target]:
         """List targets, oldest first. See :meth:`fairlead.Client.targets`."""
         return self._pages("/v1/targets", types.Target, {}, limit)

@@ -125,6 +125,14 @@ METHODS = {
     "get-sagas-id": "get_saga",
     "post-sagas-id-compensate": "compensate_saga",
     "post-sagas-id-retry": "retry_saga",
+    "get-subscriptions": "subscriptions",
+    "post-subscriptions": "create_subscription",
+    "delete-subscriptions-id": "delete_subscription",
+    "get-subscriptions-id": "get_subscription",
+    "post-subscriptions-id-pause": "pause_subscription",
+    "post-subscriptions-id-replay": "replay_topic",
+    "post-subscriptions-id-resume": "resume_subscription",
+    "get-subscriptions-id-topics": "subscription_topics",
     "get-targets": "targets",
     "post-targets": "create_target",
     "get-targets-id": "get_target",
@@ -1965,6 +1973,170 @@ class Operations:
             key=idempotency_key,
             answer=answer,
         )
+
+    def subscriptions(self, *, limit: int = 200) -> Iterator[types.Subscription]:
+        """List subscriptions, oldest first.
+
+        Lists subscriptions that were not deleted.
+
+        For admin, service and reader keys.
+        """
+        return self._pages("/v1/subscriptions", types.Subscription, {}, limit)
+
+    def create_subscription(
+        self,
+        *,
+        name: str,
+        target: str,
+        topics: Sequence[str],
+        envelope: Literal["plain", "cloudevents"] | None = None,
+        from_: Literal["now", "start"] | None = None,
+        types: Sequence[str] | None = None,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Subscribe a webhook to the events of topics.
+
+        Delivers the events of topics to a webhook, in order within each topic, at least once. Repeats have the same
+        `webhook-id`.
+
+        For admin, service keys.
+
+        target: the name of the webhook that events are delivered to
+        topics: 1 to 100 of auction:ID, campaign:ID and multidraw:ID; with * for the id, all of the kind, those to come
+            included
+        envelope: plain, when absent: the message as the live stream has it; cloudevents: CloudEvents 1.0, structured
+            JSON
+        from_: now, when absent: with the events that are to come; start: with those that there are already
+        types: up to 50 types of events that are delivered; all when absent
+        """
+        return self._invoke(
+            "POST",
+            "/v1/subscriptions",
+            types.Subscription,
+            body={"name": name, "target": target, "topics": topics, "envelope": envelope, "from": from_, "types": types},
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    def delete_subscription(
+        self,
+        subscription: str,
+        /,
+        *,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """End a subscription for good.
+
+        Ends a subscription. Its name is free then.
+
+        For admin, service keys.
+        """
+        return self._invoke(
+            "DELETE",
+            _path("/v1/subscriptions/{id}", {"id": subscription}),
+            types.Subscription,
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    def get_subscription(self, subscription: str, /, *, answer: Answer | None = None) -> types.Subscription:
+        """Read a subscription.
+
+        Shows a subscription, and whether it is paused and why.
+
+        For admin, service and reader keys.
+        """
+        return self._invoke(
+            "GET",
+            _path("/v1/subscriptions/{id}", {"id": subscription}),
+            types.Subscription,
+            answer=answer,
+        )
+
+    def pause_subscription(
+        self,
+        subscription: str,
+        /,
+        *,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Keep a subscription's events back.
+
+        After the answer at most one event of each topic is sent, until the subscription is resumed.
+
+        For admin, service keys.
+        """
+        return self._invoke(
+            "POST",
+            _path("/v1/subscriptions/{id}/pause", {"id": subscription}),
+            types.Subscription,
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    def replay_topic(
+        self,
+        subscription: str,
+        /,
+        *,
+        after: int,
+        topic: str,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Deliver a topic's events after a number, again or for the first time.
+
+        Moves the subscription's place in one topic, back or on. Events that come again have the `webhook-id` that they
+        had.
+
+        For admin, service keys.
+
+        after: the number of the event before the first that is delivered
+        topic: one of the subscription's, or of a kind that it follows
+        """
+        return self._invoke(
+            "POST",
+            _path("/v1/subscriptions/{id}/replay", {"id": subscription}),
+            types.Subscription,
+            body={"after": after, "topic": topic},
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    def resume_subscription(
+        self,
+        subscription: str,
+        /,
+        *,
+        idempotency_key: str | None = None,
+        answer: Answer | None = None,
+    ) -> types.Subscription:
+        """Let a paused subscription's events go.
+
+        Goes on where it was, at once. Refusals are counted anew.
+
+        For admin, service keys.
+        """
+        return self._invoke(
+            "POST",
+            _path("/v1/subscriptions/{id}/resume", {"id": subscription}),
+            types.Subscription,
+            key=idempotency_key,
+            answer=answer,
+        )
+
+    def subscription_topics(self, subscription: str, /, *, limit: int = 200) -> Iterator[types.TopicProgress]:
+        """List the topics that a subscription has come to, and how far.
+
+        Lists the topics by name, each with the last event that was delivered, the last there is, and why the next one
+        was not delivered.
+
+        For admin, service and reader keys.
+        """
+        return self._pages(_path("/v1/subscriptions/{id}/topics", {"id": subscription}), types.TopicProgress, {}, limit)
 
     def targets(self, *, limit: int = 200) -> Iterator[types.Target]:
         """List targets, oldest first.

@@ -105,10 +105,13 @@ __all__ = [
     "Series",
     "Shared",
     "Statistics",
+    "Subscription",
     "Target",
     "TargetConfig",
     "TargetError",
     "TargetHealth",
+    "TopicError",
+    "TopicProgress",
     "Transfer",
     "WeightedPrize",
     "Winner",
@@ -1345,6 +1348,26 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    #: RFC 3339, UTC, microseconds
+    created_at: datetime
+    envelope: str
+    id: str
+    name: str
+    #: nothing is sent while it is not null
+    paused_at: datetime | None
+    #: refused: the target refused events for good, ten times in a row
+    paused_reason: str | None
+    #: answers in a row by which the target refused an event for good; ten pause the subscription
+    refusals: int
+    #: the target's name
+    target: str
+    topics: list[str]
+    #: empty: events of all types are delivered
+    types: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     #: RFC 3339, UTC, microseconds
     created_at: datetime
@@ -1398,6 +1421,36 @@ class TargetHealth:
     state: str
     #: absent where there was none; up to a second older than the last
     last_error: TargetError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicError:
+    #: expired: the event is not kept any more
+    cause: str
+    message: str
+    #: of the target's answer; null without one
+    status_code: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicProgress:
+    #: failed ones of the next event
+    attempts: int
+    #: when an event of the topic was last delivered
+    delivered_at: datetime | None
+    #: number of the topic's last event
+    head: int
+    #: events after seq
+    lag: int
+    #: why the next event was not delivered; null where nothing failed
+    last_error: TopicError
+    #: nothing is sent before
+    retry_at: datetime | None
+    #: number of the last event that was delivered, or passed over for its type
+    seq: int
+    #: stopped: the next event is not kept any more; replay the topic after a later number
+    state: str
+    topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
