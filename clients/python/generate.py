@@ -180,12 +180,12 @@ class Operation:
         self.answer = ref(content.get("schema", {}))
         self.item = None
         if self.answer and "next" in schemas[self.answer]["properties"]:
-            self.item = annotation(schemas[self.answer]["properties"]["items"]["items"], False, "types.")
+            self.item = annotation(schemas[self.answer]["properties"]["items"]["items"], False, "_types.")
         self.query = [p for p in spec.get("parameters", []) if p["in"] == "query" and p["name"] not in
                       ({"limit", "after"} if self.item else set())]
         body = spec.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         self.body = ref(body)
-        self.fields = members(schemas[self.body], True, "types.") if self.body else []
+        self.fields = members(schemas[self.body], True, "_types.") if self.body else []
 
     def signature(self) -> list[str]:
         out = ["self"]
@@ -215,7 +215,7 @@ class Operation:
             return f"{'AsyncIterator' if asynchronous else 'Iterator'}[{self.item}]"
         if self.answer in RAW:
             return "bytes"
-        return f"types.{self.answer}" if self.answer else "None"
+        return f"_types.{self.answer}" if self.answer else "None"
 
     def documentation(self, asynchronous: bool) -> str:
         lines = [self.spec["summary"] + "."]
@@ -249,7 +249,7 @@ class Operation:
             call = f"return self._pages({', '.join(arguments)})\n"
         else:
             arguments = [f'"{self.method}"', path]
-            kind = "bytes" if self.answer in RAW else f"types.{self.answer}" if self.answer else "None"
+            kind = "bytes" if self.answer in RAW else f"_types.{self.answer}" if self.answer else "None"
             arguments.append(kind)
             if self.query:
                 arguments.append(f"query={query}")
@@ -274,7 +274,7 @@ def make_operations(operations: list[Operation], asynchronous: bool) -> str:
     out = [HEAD % ("A method for every operation" + (", as coroutines." if asynchronous else ".")),
            f"from collections.abc import {kind}, Mapping, Sequence\n",
            "from datetime import datetime, timedelta\nfrom typing import Any, Literal, TypeVar\n\n",
-           "from . import types\nfrom ._codec import path as _path\nfrom ._errors import Answer\n\n"]
+           "from . import types as _types\nfrom ._codec import path as _path\nfrom ._errors import Answer\n\n"]
     if not asynchronous:
         out += ["#: The names of the methods by operationId.\nMETHODS = {\n",
                 *(f'    "{o.id}": "{o.name}",\n' for o in operations), "}\n\n"]

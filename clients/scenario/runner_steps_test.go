@@ -26,20 +26,28 @@ type operation func(ctx context.Context, c *client.Client, id string, body []byt
 // operations are those that the scenario calls.
 func operations() map[string]operation {
 	return map[string]operation{
-		"post-accounts":               posted((*client.Client).CreateAccount),
-		"post-deposits":               posted((*client.Client).Deposit),
-		"post-withdrawals":            posted((*client.Client).Withdraw),
-		"post-transfers":              posted((*client.Client).Transfer),
-		"post-auctions":               posted((*client.Client).CreateAuction),
-		"post-campaigns":              posted((*client.Client).CreateCampaign),
-		"get-accounts-id":             named((*client.Client).GetAccount),
-		"get-transfers-id":            named((*client.Client).GetTransfer),
-		"get-campaigns-id-draw":       named((*client.Client).GetDraw),
-		"post-campaigns-id-publish":   named((*client.Client).PublishCampaign),
-		"post-auctions-id-start":      named((*client.Client).StartAuction),
-		"post-auctions-id-cancel":     named((*client.Client).CancelAuction),
-		"post-auctions-id-bids":       postedTo((*client.Client).Bid),
-		"post-campaigns-id-purchases": postedTo((*client.Client).Buy),
+		"post-accounts":                posted((*client.Client).CreateAccount),
+		"post-deposits":                posted((*client.Client).Deposit),
+		"post-withdrawals":             posted((*client.Client).Withdraw),
+		"post-transfers":               posted((*client.Client).Transfer),
+		"post-auctions":                posted((*client.Client).CreateAuction),
+		"post-campaigns":               posted((*client.Client).CreateCampaign),
+		"get-accounts-id":              named((*client.Client).GetAccount),
+		"get-transfers-id":             named((*client.Client).GetTransfer),
+		"get-campaigns-id-draw":        named((*client.Client).GetDraw),
+		"post-campaigns-id-publish":    named((*client.Client).PublishCampaign),
+		"post-auctions-id-start":       named((*client.Client).StartAuction),
+		"post-auctions-id-cancel":      named((*client.Client).CancelAuction),
+		"post-targets":                 posted((*client.Client).CreateTarget),
+		"post-targets-id-pause":        named((*client.Client).PauseTarget),
+		"post-subscriptions":           posted((*client.Client).CreateSubscription),
+		"get-subscriptions-id":         named((*client.Client).GetSubscription),
+		"post-subscriptions-id-pause":  named((*client.Client).PauseSubscription),
+		"post-subscriptions-id-resume": named((*client.Client).ResumeSubscription),
+		"post-subscriptions-id-replay": postedTo((*client.Client).ReplayTopic),
+		"delete-subscriptions-id":      named((*client.Client).DeleteSubscription),
+		"post-auctions-id-bids":        postedTo((*client.Client).Bid),
+		"post-campaigns-id-purchases":  postedTo((*client.Client).Buy),
 		"get-integrity": func(ctx context.Context, c *client.Client, _ string, _ []byte, opts []client.CallOption) error {
 			_, err := c.Integrity(ctx, opts...)
 			return err
@@ -91,6 +99,8 @@ func (r *runner) pages(ctx context.Context, st step) error {
 	switch st.Operation {
 	case "get-campaigns-id-positions":
 		items, err = collect(c.Positions(ctx, path.ID))
+	case "get-subscriptions-id-topics":
+		items, err = collect(c.SubscriptionTopics(ctx, path.ID))
 	case "get-campaigns-id-purchases":
 		items, err = collect(c.Purchases(ctx, path.ID))
 	default:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from . import types
+from . import types as _types
 from ._codec import path as _path
 from ._errors import Answer
 
@@ -35,16 +35,16 @@ class AsyncOperations:
     def _pages(self, path: str, kind: type[T], query: Mapping[str, Any], limit: int) -> AsyncIterator[T]:
         raise NotImplementedError
 
-    async def healthy(self, *, answer: Answer | None = None) -> types.Health:
+    async def healthy(self, *, answer: Answer | None = None) -> _types.Health:
         """Is the process alive. See :meth:`fairlead.Client.healthy`."""
-        return await self._invoke("GET", "/healthz", types.Health, answer=answer)
+        return await self._invoke("GET", "/healthz", _types.Health, answer=answer)
 
-    async def public_auction(self, auction: str, /, *, answer: Answer | None = None) -> types.PublicAuction:
+    async def public_auction(self, auction: str, /, *, answer: Answer | None = None) -> _types.PublicAuction:
         """Read what an auction's public page shows. See :meth:`fairlead.Client.public_auction`."""
         return await self._invoke(
             "GET",
             _path("/p/auctions/{id}/state", {"id": auction}),
-            types.PublicAuction,
+            _types.PublicAuction,
             answer=answer,
         )
 
@@ -55,27 +55,27 @@ class AsyncOperations:
         /,
         *,
         answer: Answer | None = None,
-    ) -> types.PublicPosition:
+    ) -> _types.PublicPosition:
         """Read that a position was sealed, and by which alias it was bought. See :meth:`fairlead.Client.public_position`."""
         return await self._invoke(
             "GET",
             _path("/p/campaigns/{id}/positions/{position}", {"id": campaign, "position": position}),
-            types.PublicPosition,
+            _types.PublicPosition,
             answer=answer,
         )
 
-    async def public_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> types.PublicCampaign:
+    async def public_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> _types.PublicCampaign:
         """Read what a campaign's public page shows. See :meth:`fairlead.Client.public_campaign`."""
         return await self._invoke(
             "GET",
             _path("/p/campaigns/{id}/state", {"id": campaign}),
-            types.PublicCampaign,
+            _types.PublicCampaign,
             answer=answer,
         )
 
-    async def ready(self, *, answer: Answer | None = None) -> types.Health:
+    async def ready(self, *, answer: Answer | None = None) -> _types.Health:
         """Are commands served. See :meth:`fairlead.Client.ready`."""
-        return await self._invoke("GET", "/readyz", types.Health, answer=answer)
+        return await self._invoke("GET", "/readyz", _types.Health, answer=answer)
 
     async def create_account(
         self,
@@ -84,82 +84,82 @@ class AsyncOperations:
         id: str,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Account:
+    ) -> _types.Account:
         """Open an account. See :meth:`fairlead.Client.create_account`."""
         return await self._invoke(
             "POST",
             "/v1/accounts",
-            types.Account,
+            _types.Account,
             body={"currency": currency, "id": id},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_account(self, account: str, /, *, answer: Answer | None = None) -> types.Account:
+    async def get_account(self, account: str, /, *, answer: Answer | None = None) -> _types.Account:
         """Read an account. See :meth:`fairlead.Client.get_account`."""
-        return await self._invoke("GET", _path("/v1/accounts/{id}", {"id": account}), types.Account, answer=answer)
+        return await self._invoke("GET", _path("/v1/accounts/{id}", {"id": account}), _types.Account, answer=answer)
 
-    async def alias(self, account: str, /, *, topic: str | None = None, answer: Answer | None = None) -> types.Alias:
+    async def alias(self, account: str, /, *, topic: str | None = None, answer: Answer | None = None) -> _types.Alias:
         """Read what public pages call an account. See :meth:`fairlead.Client.alias`."""
         return await self._invoke(
             "GET",
             _path("/v1/accounts/{id}/aliases", {"id": account}),
-            types.Alias,
+            _types.Alias,
             query={"topic": topic},
             answer=answer,
         )
 
-    def account_bids(self, account: str, /, *, limit: int = 200) -> AsyncIterator[types.AccountBid]:
+    def account_bids(self, account: str, /, *, limit: int = 200) -> AsyncIterator[_types.AccountBid]:
         """List an account's standing bids in auctions under way, oldest auction first. See :meth:`fairlead.Client.account_bids`."""
-        return self._pages(_path("/v1/accounts/{id}/bids", {"id": account}), types.AccountBid, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/bids", {"id": account}), _types.AccountBid, {}, limit)
 
-    def entries(self, account: str, /, *, limit: int = 200) -> AsyncIterator[types.Entry]:
+    def entries(self, account: str, /, *, limit: int = 200) -> AsyncIterator[_types.Entry]:
         """List an account's entries, oldest first. See :meth:`fairlead.Client.entries`."""
-        return self._pages(_path("/v1/accounts/{id}/entries", {"id": account}), types.Entry, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/entries", {"id": account}), _types.Entry, {}, limit)
 
-    def account_holds(self, account: str, /, *, limit: int = 200) -> AsyncIterator[types.OpenHold]:
+    def account_holds(self, account: str, /, *, limit: int = 200) -> AsyncIterator[_types.OpenHold]:
         """List an account's open holds, newest first. See :meth:`fairlead.Client.account_holds`."""
-        return self._pages(_path("/v1/accounts/{id}/holds", {"id": account}), types.OpenHold, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/holds", {"id": account}), _types.OpenHold, {}, limit)
 
-    def account_purchases(self, account: str, /, *, limit: int = 200) -> AsyncIterator[types.Purchase]:
+    def account_purchases(self, account: str, /, *, limit: int = 200) -> AsyncIterator[_types.Purchase]:
         """List an account's purchases in all campaigns, newest first. See :meth:`fairlead.Client.account_purchases`."""
-        return self._pages(_path("/v1/accounts/{id}/purchases", {"id": account}), types.Purchase, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/purchases", {"id": account}), _types.Purchase, {}, limit)
 
-    def accounts(self, *, prefix: str | None = None, limit: int = 200) -> AsyncIterator[types.Account]:
+    def accounts(self, *, prefix: str | None = None, limit: int = 200) -> AsyncIterator[_types.Account]:
         """List accounts by id. See :meth:`fairlead.Client.accounts`."""
-        return self._pages("/v1/admin/accounts", types.Account, {"prefix": prefix}, limit)
+        return self._pages("/v1/admin/accounts", _types.Account, {"prefix": prefix}, limit)
 
-    async def balances(self, account: str, /, *, answer: Answer | None = None) -> types.Balances:
+    async def balances(self, account: str, /, *, answer: Answer | None = None) -> _types.Balances:
         """Read an account's balance over the last hour. See :meth:`fairlead.Client.balances`."""
         return await self._invoke(
             "GET",
             _path("/v1/admin/accounts/{id}/balances", {"id": account}),
-            types.Balances,
+            _types.Balances,
             answer=answer,
         )
 
-    def admin_entries(self, account: str, /, *, limit: int = 200) -> AsyncIterator[types.AccountEntry]:
+    def admin_entries(self, account: str, /, *, limit: int = 200) -> AsyncIterator[_types.AccountEntry]:
         """List an account's entries with their balances, newest first. See :meth:`fairlead.Client.admin_entries`."""
-        return self._pages(_path("/v1/admin/accounts/{id}/entries", {"id": account}), types.AccountEntry, {}, limit)
+        return self._pages(_path("/v1/admin/accounts/{id}/entries", {"id": account}), _types.AccountEntry, {}, limit)
 
-    def admin_holds(self, account: str, /, *, limit: int = 200) -> AsyncIterator[types.OpenHold]:
+    def admin_holds(self, account: str, /, *, limit: int = 200) -> AsyncIterator[_types.OpenHold]:
         """List an account's open holds, newest first. See :meth:`fairlead.Client.admin_holds`."""
-        return self._pages(_path("/v1/admin/accounts/{id}/holds", {"id": account}), types.OpenHold, {}, limit)
+        return self._pages(_path("/v1/admin/accounts/{id}/holds", {"id": account}), _types.OpenHold, {}, limit)
 
-    def admin_auctions(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[types.AuctionSummary]:
+    def admin_auctions(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[_types.AuctionSummary]:
         """List auctions, newest first. See :meth:`fairlead.Client.admin_auctions`."""
-        return self._pages("/v1/admin/auctions", types.AuctionSummary, {"status": status}, limit)
+        return self._pages("/v1/admin/auctions", _types.AuctionSummary, {"status": status}, limit)
 
-    def admin_bids(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[types.PlacedBid]:
+    def admin_bids(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[_types.PlacedBid]:
         """List bids, newest first. See :meth:`fairlead.Client.admin_bids`."""
-        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), types.PlacedBid, {}, limit)
+        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {}, limit)
 
-    async def bid_chart(self, auction: str, /, *, answer: Answer | None = None) -> types.BidChart:
+    async def bid_chart(self, auction: str, /, *, answer: Answer | None = None) -> _types.BidChart:
         """Read bids and rounds for a chart: every bid, or an even sample of many. See :meth:`fairlead.Client.bid_chart`."""
         return await self._invoke(
             "GET",
             _path("/v1/admin/auctions/{id}/chart", {"id": auction}),
-            types.BidChart,
+            _types.BidChart,
             answer=answer,
         )
 
@@ -170,51 +170,51 @@ class AsyncOperations:
         object: str | None = None,
         principal: str | None = None,
         limit: int = 200,
-    ) -> AsyncIterator[types.Audit]:
+    ) -> AsyncIterator[_types.Audit]:
         """List administrative actions, newest first. See :meth:`fairlead.Client.audits`."""
-        return self._pages("/v1/admin/audit", types.Audit, {"action": action, "object": object, "principal": principal}, limit)
+        return self._pages("/v1/admin/audit", _types.Audit, {"action": action, "object": object, "principal": principal}, limit)
 
-    def admin_automations(self, *, limit: int = 200) -> AsyncIterator[types.Automation]:
+    def admin_automations(self, *, limit: int = 200) -> AsyncIterator[_types.Automation]:
         """List automations, newest first. See :meth:`fairlead.Client.admin_automations`."""
-        return self._pages("/v1/admin/automations", types.Automation, {}, limit)
+        return self._pages("/v1/admin/automations", _types.Automation, {}, limit)
 
-    def admin_firings(self, automation: str, /, *, limit: int = 200) -> AsyncIterator[types.Firing]:
+    def admin_firings(self, automation: str, /, *, limit: int = 200) -> AsyncIterator[_types.Firing]:
         """List what an automation has fired, newest first. See :meth:`fairlead.Client.admin_firings`."""
-        return self._pages(_path("/v1/admin/automations/{id}/firings", {"id": automation}), types.Firing, {}, limit)
+        return self._pages(_path("/v1/admin/automations/{id}/firings", {"id": automation}), _types.Firing, {}, limit)
 
-    def admin_campaigns(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[types.CampaignSummary]:
+    def admin_campaigns(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[_types.CampaignSummary]:
         """List campaigns, newest first. See :meth:`fairlead.Client.admin_campaigns`."""
-        return self._pages("/v1/admin/campaigns", types.CampaignSummary, {"status": status}, limit)
+        return self._pages("/v1/admin/campaigns", _types.CampaignSummary, {"status": status}, limit)
 
-    async def sale_map(self, campaign: str, /, *, answer: Answer | None = None) -> types.SaleMap:
+    async def sale_map(self, campaign: str, /, *, answer: Answer | None = None) -> _types.SaleMap:
         """Read which positions are sold. See :meth:`fairlead.Client.sale_map`."""
         return await self._invoke(
             "GET",
             _path("/v1/admin/campaigns/{id}/map", {"id": campaign}),
-            types.SaleMap,
+            _types.SaleMap,
             answer=answer,
         )
 
-    def admin_purchases(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[types.Purchase]:
+    def admin_purchases(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[_types.Purchase]:
         """List a campaign's purchases, newest first. See :meth:`fairlead.Client.admin_purchases`."""
-        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), types.Purchase, {}, limit)
+        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {}, limit)
 
-    async def sales(self, campaign: str, /, *, answer: Answer | None = None) -> types.Sales:
+    async def sales(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Sales:
         """Read a campaign's sales over time: every one, or an even sample of many. See :meth:`fairlead.Client.sales`."""
         return await self._invoke(
             "GET",
             _path("/v1/admin/campaigns/{id}/sales", {"id": campaign}),
-            types.Sales,
+            _types.Sales,
             answer=answer,
         )
 
-    async def database_waits(self, *, answer: Answer | None = None) -> types.DatabaseWaits:
+    async def database_waits(self, *, answer: Answer | None = None) -> _types.DatabaseWaits:
         """See which sessions of the database wait for PostgreSQL's own locks, and for whom. See :meth:`fairlead.Client.database_waits`."""
-        return await self._invoke("GET", "/v1/admin/database-waits", types.DatabaseWaits, answer=answer)
+        return await self._invoke("GET", "/v1/admin/database-waits", _types.DatabaseWaits, answer=answer)
 
-    async def deadlocks(self, *, answer: Answer | None = None) -> types.Deadlocks:
+    async def deadlocks(self, *, answer: Answer | None = None) -> _types.Deadlocks:
         """Read which deadlocks this process has broken, newest first. See :meth:`fairlead.Client.deadlocks`."""
-        return await self._invoke("GET", "/v1/admin/deadlocks", types.Deadlocks, answer=answer)
+        return await self._invoke("GET", "/v1/admin/deadlocks", _types.Deadlocks, answer=answer)
 
     async def key_record(
         self,
@@ -224,41 +224,41 @@ class AsyncOperations:
         path: str | None = None,
         principal: str | None = None,
         answer: Answer | None = None,
-    ) -> types.KeyRecord:
+    ) -> _types.KeyRecord:
         """Read what is kept under an idempotency key. See :meth:`fairlead.Client.key_record`."""
         return await self._invoke(
             "GET",
             "/v1/admin/idempotency",
-            types.KeyRecord,
+            _types.KeyRecord,
             query={"key": key, "method": method, "path": path, "principal": principal},
             answer=answer,
         )
 
-    def admin_keys(self, *, limit: int = 200) -> AsyncIterator[types.Key]:
+    def admin_keys(self, *, limit: int = 200) -> AsyncIterator[_types.Key]:
         """List API keys, newest first. See :meth:`fairlead.Client.admin_keys`."""
-        return self._pages("/v1/admin/keys", types.Key, {}, limit)
+        return self._pages("/v1/admin/keys", _types.Key, {}, limit)
 
-    async def measurements(self, *, since: str | None = None, answer: Answer | None = None) -> types.Measurements:
+    async def measurements(self, *, since: str | None = None, answer: Answer | None = None) -> _types.Measurements:
         """Read what this process measured over the last hour. See :meth:`fairlead.Client.measurements`."""
         return await self._invoke(
             "GET",
             "/v1/admin/measurements",
-            types.Measurements,
+            _types.Measurements,
             query={"since": since},
             answer=answer,
         )
 
-    def admin_multidraws(self, *, limit: int = 200) -> AsyncIterator[types.MultidrawSummary]:
+    def admin_multidraws(self, *, limit: int = 200) -> AsyncIterator[_types.MultidrawSummary]:
         """List multi-draws, newest first. See :meth:`fairlead.Client.admin_multidraws`."""
-        return self._pages("/v1/admin/multidraws", types.MultidrawSummary, {}, limit)
+        return self._pages("/v1/admin/multidraws", _types.MultidrawSummary, {}, limit)
 
-    async def names(self, *, ids: str | None = None, answer: Answer | None = None) -> types.Found:
+    async def names(self, *, ids: str | None = None, answer: Answer | None = None) -> _types.Found:
         """Read the names of things by their ids. See :meth:`fairlead.Client.names`."""
-        return await self._invoke("GET", "/v1/admin/names", types.Found, query={"ids": ids}, answer=answer)
+        return await self._invoke("GET", "/v1/admin/names", _types.Found, query={"ids": ids}, answer=answer)
 
-    async def overview(self, *, answer: Answer | None = None) -> types.Overview:
+    async def overview(self, *, answer: Answer | None = None) -> _types.Overview:
         """Read what this process measured, and what waits in the whole system. See :meth:`fairlead.Client.overview`."""
-        return await self._invoke("GET", "/v1/admin/overview", types.Overview, answer=answer)
+        return await self._invoke("GET", "/v1/admin/overview", _types.Overview, answer=answer)
 
     def admin_publications(
         self,
@@ -268,13 +268,13 @@ class AsyncOperations:
         error: str | None = None,
         cause: str | None = None,
         limit: int = 200,
-    ) -> AsyncIterator[types.Publication]:
+    ) -> AsyncIterator[_types.Publication]:
         """List publications, newest first. See :meth:`fairlead.Client.admin_publications`."""
-        return self._pages("/v1/admin/publications", types.Publication, {"status": status, "target": target, "error": error, "cause": cause}, limit)
+        return self._pages("/v1/admin/publications", _types.Publication, {"status": status, "target": target, "error": error, "cause": cause}, limit)
 
-    def admin_attempts(self, publication: str, /, *, limit: int = 200) -> AsyncIterator[types.Attempt]:
+    def admin_attempts(self, publication: str, /, *, limit: int = 200) -> AsyncIterator[_types.Attempt]:
         """List a publication's attempts, newest first. See :meth:`fairlead.Client.admin_attempts`."""
-        return self._pages(_path("/v1/admin/publications/{id}/attempts", {"id": publication}), types.Attempt, {}, limit)
+        return self._pages(_path("/v1/admin/publications/{id}/attempts", {"id": publication}), _types.Attempt, {}, limit)
 
     def admin_sagas(
         self,
@@ -283,58 +283,58 @@ class AsyncOperations:
         status: str | None = None,
         stuck: bool | None = None,
         limit: int = 200,
-    ) -> AsyncIterator[types.Saga]:
+    ) -> AsyncIterator[_types.Saga]:
         """List operations of several steps, newest first. See :meth:`fairlead.Client.admin_sagas`."""
-        return self._pages("/v1/admin/sagas", types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
+        return self._pages("/v1/admin/sagas", _types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
 
-    async def search(self, *, q: str | None = None, answer: Answer | None = None) -> types.Found:
+    async def search(self, *, q: str | None = None, answer: Answer | None = None) -> _types.Found:
         """Find things by id, reference or name. See :meth:`fairlead.Client.search`."""
-        return await self._invoke("GET", "/v1/admin/search", types.Found, query={"q": q}, answer=answer)
+        return await self._invoke("GET", "/v1/admin/search", _types.Found, query={"q": q}, answer=answer)
 
-    def admin_targets(self, *, limit: int = 200) -> AsyncIterator[types.Target]:
+    def admin_targets(self, *, limit: int = 200) -> AsyncIterator[_types.Target]:
         """List targets, newest first. See :meth:`fairlead.Client.admin_targets`."""
-        return self._pages("/v1/admin/targets", types.Target, {}, limit)
+        return self._pages("/v1/admin/targets", _types.Target, {}, limit)
 
-    def transfers(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[types.Transfer]:
+    def transfers(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[_types.Transfer]:
         """List transfers, newest first. See :meth:`fairlead.Client.transfers`."""
-        return self._pages("/v1/admin/transfers", types.Transfer, {"status": status}, limit)
+        return self._pages("/v1/admin/transfers", _types.Transfer, {"status": status}, limit)
 
-    def auctions(self, *, limit: int = 200) -> AsyncIterator[types.AuctionSummary]:
+    def auctions(self, *, limit: int = 200) -> AsyncIterator[_types.AuctionSummary]:
         """List auctions, oldest first. See :meth:`fairlead.Client.auctions`."""
-        return self._pages("/v1/auctions", types.AuctionSummary, {}, limit)
+        return self._pages("/v1/auctions", _types.AuctionSummary, {}, limit)
 
     async def create_auction(
         self,
         *,
         currency: str,
-        rounds: Sequence[types.RoundRequest | Mapping[str, Any]],
+        rounds: Sequence[_types.RoundRequest | Mapping[str, Any]],
         seller: str,
         title: str,
-        anti_snipe: types.AntiSnipeRequest | Mapping[str, Any] | None = None,
+        anti_snipe: _types.AntiSnipeRequest | Mapping[str, Any] | None = None,
         cooldown: str | timedelta | None = None,
         min_bid: int | None = None,
         min_increment: int | None = None,
         unique_amounts: bool | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Auction:
+    ) -> _types.Auction:
         """Make an auction, pending. See :meth:`fairlead.Client.create_auction`."""
         return await self._invoke(
             "POST",
             "/v1/auctions",
-            types.Auction,
+            _types.Auction,
             body={"currency": currency, "rounds": rounds, "seller": seller, "title": title, "anti_snipe": anti_snipe, "cooldown": cooldown, "min_bid": min_bid, "min_increment": min_increment, "unique_amounts": unique_amounts},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_auction(self, auction: str, /, *, answer: Answer | None = None) -> types.Auction:
+    async def get_auction(self, auction: str, /, *, answer: Answer | None = None) -> _types.Auction:
         """Read an auction. See :meth:`fairlead.Client.get_auction`."""
-        return await self._invoke("GET", _path("/v1/auctions/{id}", {"id": auction}), types.Auction, answer=answer)
+        return await self._invoke("GET", _path("/v1/auctions/{id}", {"id": auction}), _types.Auction, answer=answer)
 
-    def bids(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[types.PlacedBid]:
+    def bids(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[_types.PlacedBid]:
         """List accepted bids in order. See :meth:`fairlead.Client.bids`."""
-        return self._pages(_path("/v1/auctions/{id}/bids", {"id": auction}), types.PlacedBid, {}, limit)
+        return self._pages(_path("/v1/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {}, limit)
 
     async def bid(
         self,
@@ -345,12 +345,12 @@ class AsyncOperations:
         amount: int,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Bid:
+    ) -> _types.Bid:
         """Bid, or raise the account's bid. See :meth:`fairlead.Client.bid`."""
         return await self._invoke(
             "POST",
             _path("/v1/auctions/{id}/bids", {"id": auction}),
-            types.Bid,
+            _types.Bid,
             body={"account": account, "amount": amount},
             key=idempotency_key,
             answer=answer,
@@ -363,26 +363,26 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Auction:
+    ) -> _types.Auction:
         """End an auction, with every hold released. See :meth:`fairlead.Client.cancel_auction`."""
         return await self._invoke(
             "POST",
             _path("/v1/auctions/{id}/cancel", {"id": auction}),
-            types.Auction,
+            _types.Auction,
             key=idempotency_key,
             answer=answer,
         )
 
-    def leaderboard(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[types.Rank]:
+    def leaderboard(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[_types.Rank]:
         """List standing bids by rank: of the open round, or of the last one after the end. See :meth:`fairlead.Client.leaderboard`."""
-        return self._pages(_path("/v1/auctions/{id}/leaderboard", {"id": auction}), types.Rank, {}, limit)
+        return self._pages(_path("/v1/auctions/{id}/leaderboard", {"id": auction}), _types.Rank, {}, limit)
 
-    async def min_winning_bid(self, auction: str, /, *, answer: Answer | None = None) -> types.MinWinningBid:
+    async def min_winning_bid(self, auction: str, /, *, answer: Answer | None = None) -> _types.MinWinningBid:
         """Read the least new bid that would now win. See :meth:`fairlead.Client.min_winning_bid`."""
         return await self._invoke(
             "GET",
             _path("/v1/auctions/{id}/min-winning-bid", {"id": auction}),
-            types.MinWinningBid,
+            _types.MinWinningBid,
             answer=answer,
         )
 
@@ -393,23 +393,23 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Auction:
+    ) -> _types.Auction:
         """Open the first round. See :meth:`fairlead.Client.start_auction`."""
         return await self._invoke(
             "POST",
             _path("/v1/auctions/{id}/start", {"id": auction}),
-            types.Auction,
+            _types.Auction,
             key=idempotency_key,
             answer=answer,
         )
 
-    def auction_winners(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[types.AuctionWinner]:
+    def auction_winners(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[_types.AuctionWinner]:
         """List winners by round and rank. See :meth:`fairlead.Client.auction_winners`."""
-        return self._pages(_path("/v1/auctions/{id}/winners", {"id": auction}), types.AuctionWinner, {}, limit)
+        return self._pages(_path("/v1/auctions/{id}/winners", {"id": auction}), _types.AuctionWinner, {}, limit)
 
-    def automations(self, *, limit: int = 200) -> AsyncIterator[types.Automation]:
+    def automations(self, *, limit: int = 200) -> AsyncIterator[_types.Automation]:
         """List automations, oldest first. See :meth:`fairlead.Client.automations`."""
-        return self._pages("/v1/automations", types.Automation, {}, limit)
+        return self._pages("/v1/automations", _types.Automation, {}, limit)
 
     async def create_automation(
         self,
@@ -426,23 +426,23 @@ class AsyncOperations:
         weekdays: Sequence[str] | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """Make an automation: a rule that schedules drafts of a target. See :meth:`fairlead.Client.create_automation`."""
         return await self._invoke(
             "POST",
             "/v1/automations",
-            types.Automation,
+            _types.Automation,
             body={"name": name, "target": target, "daily_quota": daily_quota, "every": every, "jitter": jitter, "pick": pick, "starts_at": starts_at, "time_zone": time_zone, "times": times, "weekdays": weekdays},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_automation(self, automation: str, /, *, answer: Answer | None = None) -> types.Automation:
+    async def get_automation(self, automation: str, /, *, answer: Answer | None = None) -> _types.Automation:
         """Read an automation, and when it fires next. See :meth:`fairlead.Client.get_automation`."""
         return await self._invoke(
             "GET",
             _path("/v1/automations/{id}", {"id": automation}),
-            types.Automation,
+            _types.Automation,
             answer=answer,
         )
 
@@ -453,19 +453,19 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """End an automation for good. See :meth:`fairlead.Client.cancel_automation`."""
         return await self._invoke(
             "POST",
             _path("/v1/automations/{id}/cancel", {"id": automation}),
-            types.Automation,
+            _types.Automation,
             key=idempotency_key,
             answer=answer,
         )
 
-    def firings(self, automation: str, /, *, limit: int = 200) -> AsyncIterator[types.Firing]:
+    def firings(self, automation: str, /, *, limit: int = 200) -> AsyncIterator[_types.Firing]:
         """List what an automation has fired, in order. See :meth:`fairlead.Client.firings`."""
-        return self._pages(_path("/v1/automations/{id}/firings", {"id": automation}), types.Firing, {}, limit)
+        return self._pages(_path("/v1/automations/{id}/firings", {"id": automation}), _types.Firing, {}, limit)
 
     async def pause_automation(
         self,
@@ -474,12 +474,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """Keep an automation from firing. See :meth:`fairlead.Client.pause_automation`."""
         return await self._invoke(
             "POST",
             _path("/v1/automations/{id}/pause", {"id": automation}),
-            types.Automation,
+            _types.Automation,
             key=idempotency_key,
             answer=answer,
         )
@@ -491,19 +491,19 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """Let a paused automation fire again, from its next time on. See :meth:`fairlead.Client.resume_automation`."""
         return await self._invoke(
             "POST",
             _path("/v1/automations/{id}/resume", {"id": automation}),
-            types.Automation,
+            _types.Automation,
             key=idempotency_key,
             answer=answer,
         )
 
-    def campaigns(self, *, limit: int = 200) -> AsyncIterator[types.CampaignSummary]:
+    def campaigns(self, *, limit: int = 200) -> AsyncIterator[_types.CampaignSummary]:
         """List campaigns, oldest first. See :meth:`fairlead.Client.campaigns`."""
-        return self._pages("/v1/campaigns", types.CampaignSummary, {}, limit)
+        return self._pages("/v1/campaigns", _types.CampaignSummary, {}, limit)
 
     async def create_campaign(
         self,
@@ -511,28 +511,28 @@ class AsyncOperations:
         beneficiary: str,
         currency: str,
         name: str,
-        prizes: Sequence[types.PrizeRequest | Mapping[str, Any]],
+        prizes: Sequence[_types.PrizeRequest | Mapping[str, Any]],
         base_length: int | None = None,
         draw: Literal["instant", "beacon"] | None = None,
-        layers: Sequence[types.LayerRequest | Mapping[str, Any]] | None = None,
+        layers: Sequence[_types.LayerRequest | Mapping[str, Any]] | None = None,
         price: int | None = None,
         purchase_limit: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Campaign:
+    ) -> _types.Campaign:
         """Make a campaign, pending. See :meth:`fairlead.Client.create_campaign`."""
         return await self._invoke(
             "POST",
             "/v1/campaigns",
-            types.Campaign,
+            _types.Campaign,
             body={"beneficiary": beneficiary, "currency": currency, "name": name, "prizes": prizes, "base_length": base_length, "draw": draw, "layers": layers, "price": price, "purchase_limit": purchase_limit},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> types.Campaign:
+    async def get_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Campaign:
         """Read a campaign. See :meth:`fairlead.Client.get_campaign`."""
-        return await self._invoke("GET", _path("/v1/campaigns/{id}", {"id": campaign}), types.Campaign, answer=answer)
+        return await self._invoke("GET", _path("/v1/campaigns/{id}", {"id": campaign}), _types.Campaign, answer=answer)
 
     async def cancel_campaign(
         self,
@@ -541,19 +541,24 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Campaign:
+    ) -> _types.Campaign:
         """End a campaign that was not drawn, with refunds. See :meth:`fairlead.Client.cancel_campaign`."""
         return await self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/cancel", {"id": campaign}),
-            types.Campaign,
+            _types.Campaign,
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_draw(self, campaign: str, /, *, answer: Answer | None = None) -> types.Draw:
+    async def get_draw(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Draw:
         """Read the draw. See :meth:`fairlead.Client.get_draw`."""
-        return await self._invoke("GET", _path("/v1/campaigns/{id}/draw", {"id": campaign}), types.Draw, answer=answer)
+        return await self._invoke(
+            "GET",
+            _path("/v1/campaigns/{id}/draw", {"id": campaign}),
+            _types.Draw,
+            answer=answer,
+        )
 
     async def draw(
         self,
@@ -562,19 +567,19 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Draw:
+    ) -> _types.Draw:
         """Ask for the draw: the same one for ever. See :meth:`fairlead.Client.draw`."""
         return await self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/draw", {"id": campaign}),
-            types.Draw,
+            _types.Draw,
             key=idempotency_key,
             answer=answer,
         )
 
-    def positions(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[types.Position]:
+    def positions(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[_types.Position]:
         """List positions by layer and number. See :meth:`fairlead.Client.positions`."""
-        return self._pages(_path("/v1/campaigns/{id}/positions", {"id": campaign}), types.Position, {}, limit)
+        return self._pages(_path("/v1/campaigns/{id}/positions", {"id": campaign}), _types.Position, {}, limit)
 
     async def proof(self, campaign: str, /, *, answer: Answer | None = None) -> bytes:
         """Read the document that fairlead verify checks. See :meth:`fairlead.Client.proof`."""
@@ -596,19 +601,19 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Campaign:
+    ) -> _types.Campaign:
         """Open the sale. See :meth:`fairlead.Client.publish_campaign`."""
         return await self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/publish", {"id": campaign}),
-            types.Campaign,
+            _types.Campaign,
             key=idempotency_key,
             answer=answer,
         )
 
-    def purchases(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[types.Purchase]:
+    def purchases(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[_types.Purchase]:
         """List purchases in the order of sale; to a user, its own. See :meth:`fairlead.Client.purchases`."""
-        return self._pages(_path("/v1/campaigns/{id}/purchases", {"id": campaign}), types.Purchase, {}, limit)
+        return self._pages(_path("/v1/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {}, limit)
 
     async def buy(
         self,
@@ -619,23 +624,23 @@ class AsyncOperations:
         layer: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Purchase:
+    ) -> _types.Purchase:
         """Buy a random free position. See :meth:`fairlead.Client.buy`."""
         return await self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/purchases", {"id": campaign}),
-            types.Purchase,
+            _types.Purchase,
             body={"account": account, "layer": layer},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def statistics(self, campaign: str, /, *, answer: Answer | None = None) -> types.Statistics:
+    async def statistics(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Statistics:
         """Read what the sales add up to. See :meth:`fairlead.Client.statistics`."""
         return await self._invoke(
             "GET",
             _path("/v1/campaigns/{id}/statistics", {"id": campaign}),
-            types.Statistics,
+            _types.Statistics,
             answer=answer,
         )
 
@@ -644,55 +649,61 @@ class AsyncOperations:
         *,
         amount: int,
         currency: str,
-        from_: types.CrossEnd | Mapping[str, Any],
+        from_: _types.CrossEnd | Mapping[str, Any],
         saga: str,
         step: Literal["debit", "credit", "transfer"],
-        to: types.CrossEnd | Mapping[str, Any],
+        to: _types.CrossEnd | Mapping[str, Any],
         cancel: str | None = None,
         undo: bool | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossLeg:
+    ) -> _types.CrossLeg:
         """Execute, once, this ledger's leg of another server's transfer. See :meth:`fairlead.Client.execute_cross_leg`."""
         return await self._invoke(
             "POST",
             "/v1/cross-legs",
-            types.CrossLeg,
+            _types.CrossLeg,
             body={"amount": amount, "currency": currency, "from": from_, "saga": saga, "step": step, "to": to, "cancel": cancel, "undo": undo},
             key=idempotency_key,
             answer=answer,
         )
 
-    def cross_transfers(self, *, stuck: bool | None = None, limit: int = 200) -> AsyncIterator[types.CrossTransfer]:
+    def cross_transfers(self, *, stuck: bool | None = None, limit: int = 200) -> AsyncIterator[_types.CrossTransfer]:
         """List transfers between ledgers, oldest first. See :meth:`fairlead.Client.cross_transfers`."""
-        return self._pages("/v1/cross-transfers", types.CrossTransfer, {"stuck": stuck}, limit)
+        return self._pages("/v1/cross-transfers", _types.CrossTransfer, {"stuck": stuck}, limit)
 
     async def cross_transfer(
         self,
         *,
         amount: int,
-        from_: types.CrossEnd | Mapping[str, Any],
+        from_: _types.CrossEnd | Mapping[str, Any],
         mode: Literal["saga", "twophase"],
-        to: types.CrossEnd | Mapping[str, Any],
+        to: _types.CrossEnd | Mapping[str, Any],
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossTransfer:
+    ) -> _types.CrossTransfer:
         """Move money between accounts of different ledgers. See :meth:`fairlead.Client.cross_transfer`."""
         return await self._invoke(
             "POST",
             "/v1/cross-transfers",
-            types.CrossTransfer,
+            _types.CrossTransfer,
             body={"amount": amount, "from": from_, "mode": mode, "to": to},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_cross_transfer(self, cross_transfer: str, /, *, answer: Answer | None = None) -> types.CrossTransfer:
+    async def get_cross_transfer(
+        self,
+        cross_transfer: str,
+        /,
+        *,
+        answer: Answer | None = None,
+    ) -> _types.CrossTransfer:
         """Read a transfer between ledgers. See :meth:`fairlead.Client.get_cross_transfer`."""
         return await self._invoke(
             "GET",
             _path("/v1/cross-transfers/{id}", {"id": cross_transfer}),
-            types.CrossTransfer,
+            _types.CrossTransfer,
             answer=answer,
         )
 
@@ -703,12 +714,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossTransfer:
+    ) -> _types.CrossTransfer:
         """Give a pending transfer up: legs that are not done are cancelled, those that are done are undone. See :meth:`fairlead.Client.compensate_cross_transfer`."""
         return await self._invoke(
             "POST",
             _path("/v1/cross-transfers/{id}/compensate", {"id": cross_transfer}),
-            types.CrossTransfer,
+            _types.CrossTransfer,
             key=idempotency_key,
             answer=answer,
         )
@@ -720,12 +731,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossTransfer:
+    ) -> _types.CrossTransfer:
         """Let a pending transfer be tried at once. See :meth:`fairlead.Client.retry_cross_transfer`."""
         return await self._invoke(
             "POST",
             _path("/v1/cross-transfers/{id}/retry", {"id": cross_transfer}),
-            types.CrossTransfer,
+            _types.CrossTransfer,
             key=idempotency_key,
             answer=answer,
         )
@@ -739,12 +750,12 @@ class AsyncOperations:
         reference: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Movement:
+    ) -> _types.Movement:
         """Bring money in from the outside. See :meth:`fairlead.Client.deposit`."""
         return await self._invoke(
             "POST",
             "/v1/deposits",
-            types.Movement,
+            _types.Movement,
             body={"account": account, "amount": amount, "memo": memo, "reference": reference},
             key=idempotency_key,
             answer=answer,
@@ -758,20 +769,20 @@ class AsyncOperations:
         expires_in: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Hold:
+    ) -> _types.Hold:
         """Set money aside. See :meth:`fairlead.Client.hold`."""
         return await self._invoke(
             "POST",
             "/v1/holds",
-            types.Hold,
+            _types.Hold,
             body={"account": account, "amount": amount, "expires_in": expires_in},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_hold(self, hold: str, /, *, answer: Answer | None = None) -> types.Hold:
+    async def get_hold(self, hold: str, /, *, answer: Answer | None = None) -> _types.Hold:
         """Read a hold. See :meth:`fairlead.Client.get_hold`."""
-        return await self._invoke("GET", _path("/v1/holds/{id}", {"id": hold}), types.Hold, answer=answer)
+        return await self._invoke("GET", _path("/v1/holds/{id}", {"id": hold}), _types.Hold, answer=answer)
 
     async def capture_hold(
         self,
@@ -782,12 +793,12 @@ class AsyncOperations:
         amount: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Hold:
+    ) -> _types.Hold:
         """Pay from a hold; what is not captured is released. See :meth:`fairlead.Client.capture_hold`."""
         return await self._invoke(
             "POST",
             _path("/v1/holds/{id}/capture", {"id": hold}),
-            types.Hold,
+            _types.Hold,
             body={"to": to, "amount": amount},
             key=idempotency_key,
             answer=answer,
@@ -800,31 +811,31 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Hold:
+    ) -> _types.Hold:
         """Give a hold's money back. See :meth:`fairlead.Client.release_hold`."""
         return await self._invoke(
             "POST",
             _path("/v1/holds/{id}/release", {"id": hold}),
-            types.Hold,
+            _types.Hold,
             key=idempotency_key,
             answer=answer,
         )
 
-    async def in_doubt(self, *, answer: Answer | None = None) -> types.Doubts:
+    async def in_doubt(self, *, answer: Answer | None = None) -> _types.Doubts:
         """List the prepared transactions of this coordinator's in every ledger's database. See :meth:`fairlead.Client.in_doubt`."""
-        return await self._invoke("GET", "/v1/in-doubt", types.Doubts, answer=answer)
+        return await self._invoke("GET", "/v1/in-doubt", _types.Doubts, answer=answer)
 
-    async def adopt(self, *, idempotency_key: str | None = None, answer: Answer | None = None) -> types.Adoption:
+    async def adopt(self, *, idempotency_key: str | None = None, answer: Answer | None = None) -> _types.Adoption:
         """Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on. See :meth:`fairlead.Client.adopt`."""
-        return await self._invoke("POST", "/v1/in-doubt/adopt", types.Adoption, key=idempotency_key, answer=answer)
+        return await self._invoke("POST", "/v1/in-doubt/adopt", _types.Adoption, key=idempotency_key, answer=answer)
 
-    async def integrity(self, *, answer: Answer | None = None) -> types.Integrity:
+    async def integrity(self, *, answer: Answer | None = None) -> _types.Integrity:
         """Recompute all balances from the entries. See :meth:`fairlead.Client.integrity`."""
-        return await self._invoke("GET", "/v1/integrity", types.Integrity, answer=answer)
+        return await self._invoke("GET", "/v1/integrity", _types.Integrity, answer=answer)
 
-    def api_keys(self, *, limit: int = 200) -> AsyncIterator[types.Key]:
+    def api_keys(self, *, limit: int = 200) -> AsyncIterator[_types.Key]:
         """List API keys, oldest first. See :meth:`fairlead.Client.api_keys`."""
-        return self._pages("/v1/keys", types.Key, {}, limit)
+        return self._pages("/v1/keys", _types.Key, {}, limit)
 
     async def register_key(
         self,
@@ -834,12 +845,12 @@ class AsyncOperations:
         role: Literal["admin", "service", "reader"],
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Key:
+    ) -> _types.Key:
         """Register an API key by the hash of its secret. See :meth:`fairlead.Client.register_key`."""
         return await self._invoke(
             "POST",
             "/v1/keys",
-            types.Key,
+            _types.Key,
             body={"hash": hash, "name": name, "role": role},
             key=idempotency_key,
             answer=answer,
@@ -852,19 +863,19 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Key:
+    ) -> _types.Key:
         """Revoke an API key; in force everywhere within 5 s. See :meth:`fairlead.Client.revoke_key`."""
         return await self._invoke(
             "DELETE",
             _path("/v1/keys/{id}", {"id": key}),
-            types.Key,
+            _types.Key,
             key=idempotency_key,
             answer=answer,
         )
 
-    async def locks(self, *, answer: Answer | None = None) -> types.Locks:
+    async def locks(self, *, answer: Answer | None = None) -> _types.Locks:
         """See who holds, who waits, and for whom. See :meth:`fairlead.Client.locks`."""
-        return await self._invoke("GET", "/v1/locks", types.Locks, answer=answer)
+        return await self._invoke("GET", "/v1/locks", _types.Locks, answer=answer)
 
     async def acquire_lock(
         self,
@@ -875,12 +886,12 @@ class AsyncOperations:
         wait: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Lock:
+    ) -> _types.Lock:
         """Lock all of the keys or none, waiting in line if asked to. See :meth:`fairlead.Client.acquire_lock`."""
         return await self._invoke(
             "POST",
             "/v1/locks",
-            types.Lock,
+            _types.Lock,
             body={"keys": keys, "owner": owner, "ttl": ttl, "wait": wait},
             key=idempotency_key,
             answer=answer,
@@ -911,20 +922,20 @@ class AsyncOperations:
         ttl: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Lock:
+    ) -> _types.Lock:
         """Renew a lock that is still held. See :meth:`fairlead.Client.renew_lock`."""
         return await self._invoke(
             "POST",
             _path("/v1/locks/{id}/renew", {"id": lock}),
-            types.Lock,
+            _types.Lock,
             body={"ttl": ttl},
             key=idempotency_key,
             answer=answer,
         )
 
-    def multidraws(self, *, limit: int = 200) -> AsyncIterator[types.MultidrawSummary]:
+    def multidraws(self, *, limit: int = 200) -> AsyncIterator[_types.MultidrawSummary]:
         """List multi-draws, oldest first. See :meth:`fairlead.Client.multidraws`."""
-        return self._pages("/v1/multidraws", types.MultidrawSummary, {}, limit)
+        return self._pages("/v1/multidraws", _types.MultidrawSummary, {}, limit)
 
     async def create_multidraw(
         self,
@@ -932,16 +943,16 @@ class AsyncOperations:
         count: int,
         lock_key: str,
         async_: bool | None = None,
-        prizes: Sequence[types.WeightedPrize | Mapping[str, Any]] | None = None,
-        range: types.RangeRequest | Mapping[str, Any] | None = None,
+        prizes: Sequence[_types.WeightedPrize | Mapping[str, Any]] | None = None,
+        range: _types.RangeRequest | Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """Draw many times; 202 instead of 201 while the operation is running. See :meth:`fairlead.Client.create_multidraw`."""
         return await self._invoke(
             "POST",
             "/v1/multidraws",
-            types.Multidraw,
+            _types.Multidraw,
             body={"count": count, "lock_key": lock_key, "async": async_, "prizes": prizes, "range": range},
             key=idempotency_key,
             answer=answer,
@@ -954,12 +965,12 @@ class AsyncOperations:
         *,
         prize_results: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """Read a multi-draw. See :meth:`fairlead.Client.get_multidraw`."""
         return await self._invoke(
             "GET",
             _path("/v1/multidraws/{id}", {"id": multidraw}),
-            types.Multidraw,
+            _types.Multidraw,
             query={"prize_results": prize_results},
             answer=answer,
         )
@@ -986,12 +997,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """Go on with an interrupted multi-draw, in the background. See :meth:`fairlead.Client.resume_multidraw`."""
         return await self._invoke(
             "POST",
             _path("/v1/multidraws/{id}/resume", {"id": multidraw}),
-            types.Multidraw,
+            _types.Multidraw,
             key=idempotency_key,
             answer=answer,
         )
@@ -1003,19 +1014,19 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """End an interrupted or completed multi-draw; its draws stay readable. See :meth:`fairlead.Client.rollback_multidraw`."""
         return await self._invoke(
             "POST",
             _path("/v1/multidraws/{id}/rollback", {"id": multidraw}),
-            types.Multidraw,
+            _types.Multidraw,
             key=idempotency_key,
             answer=answer,
         )
 
-    def publications(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[types.Publication]:
+    def publications(self, *, status: str | None = None, limit: int = 200) -> AsyncIterator[_types.Publication]:
         """List publications, oldest first. See :meth:`fairlead.Client.publications`."""
-        return self._pages("/v1/publications", types.Publication, {"status": status}, limit)
+        return self._pages("/v1/publications", _types.Publication, {"status": status}, limit)
 
     async def create_publication(
         self,
@@ -1026,29 +1037,29 @@ class AsyncOperations:
         publish_at: datetime | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Make a publication: scheduled, or a draft without a time. See :meth:`fairlead.Client.create_publication`."""
         return await self._invoke(
             "POST",
             "/v1/publications",
-            types.Publication,
+            _types.Publication,
             body={"payload": payload, "target": target, "jitter": jitter, "publish_at": publish_at},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_publication(self, publication: str, /, *, answer: Answer | None = None) -> types.Publication:
+    async def get_publication(self, publication: str, /, *, answer: Answer | None = None) -> _types.Publication:
         """Read a publication with its payload. See :meth:`fairlead.Client.get_publication`."""
         return await self._invoke(
             "GET",
             _path("/v1/publications/{id}", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             answer=answer,
         )
 
-    def attempts(self, publication: str, /, *, limit: int = 200) -> AsyncIterator[types.Attempt]:
+    def attempts(self, publication: str, /, *, limit: int = 200) -> AsyncIterator[_types.Attempt]:
         """List a publication's attempts in order. See :meth:`fairlead.Client.attempts`."""
-        return self._pages(_path("/v1/publications/{id}/attempts", {"id": publication}), types.Attempt, {}, limit)
+        return self._pages(_path("/v1/publications/{id}/attempts", {"id": publication}), _types.Attempt, {}, limit)
 
     async def cancel_publication(
         self,
@@ -1057,12 +1068,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Cancel a draft or a scheduled publication. See :meth:`fairlead.Client.cancel_publication`."""
         return await self._invoke(
             "POST",
             _path("/v1/publications/{id}/cancel", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             key=idempotency_key,
             answer=answer,
         )
@@ -1074,12 +1085,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Publish a draft or a scheduled publication now. See :meth:`fairlead.Client.publish_now`."""
         return await self._invoke(
             "POST",
             _path("/v1/publications/{id}/publish", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             key=idempotency_key,
             answer=answer,
         )
@@ -1091,12 +1102,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Attempt a failed publication anew. See :meth:`fairlead.Client.retry_publication`."""
         return await self._invoke(
             "POST",
             _path("/v1/publications/{id}/retry", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             key=idempotency_key,
             answer=answer,
         )
@@ -1110,12 +1121,12 @@ class AsyncOperations:
         jitter: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Give a draft its time, or a scheduled publication another one. See :meth:`fairlead.Client.schedule`."""
         return await self._invoke(
             "POST",
             _path("/v1/publications/{id}/schedule", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             body={"publish_at": publish_at, "jitter": jitter},
             key=idempotency_key,
             answer=answer,
@@ -1128,13 +1139,13 @@ class AsyncOperations:
         status: str | None = None,
         stuck: bool | None = None,
         limit: int = 200,
-    ) -> AsyncIterator[types.Saga]:
+    ) -> AsyncIterator[_types.Saga]:
         """List operations of several steps, oldest first. See :meth:`fairlead.Client.sagas`."""
-        return self._pages("/v1/sagas", types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
+        return self._pages("/v1/sagas", _types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
 
-    async def get_saga(self, saga: str, /, *, answer: Answer | None = None) -> types.Saga:
+    async def get_saga(self, saga: str, /, *, answer: Answer | None = None) -> _types.Saga:
         """Read an operation of several steps. See :meth:`fairlead.Client.get_saga`."""
-        return await self._invoke("GET", _path("/v1/sagas/{id}", {"id": saga}), types.Saga, answer=answer)
+        return await self._invoke("GET", _path("/v1/sagas/{id}", {"id": saga}), _types.Saga, answer=answer)
 
     async def compensate_saga(
         self,
@@ -1143,12 +1154,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Saga:
+    ) -> _types.Saga:
         """Give a pending operation up: steps that are not done are cancelled, those that are done are undone. See :meth:`fairlead.Client.compensate_saga`."""
         return await self._invoke(
             "POST",
             _path("/v1/sagas/{id}/compensate", {"id": saga}),
-            types.Saga,
+            _types.Saga,
             key=idempotency_key,
             answer=answer,
         )
@@ -1160,19 +1171,19 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Saga:
+    ) -> _types.Saga:
         """Let a pending operation be tried at once. See :meth:`fairlead.Client.retry_saga`."""
         return await self._invoke(
             "POST",
             _path("/v1/sagas/{id}/retry", {"id": saga}),
-            types.Saga,
+            _types.Saga,
             key=idempotency_key,
             answer=answer,
         )
 
-    def subscriptions(self, *, limit: int = 200) -> AsyncIterator[types.Subscription]:
+    def subscriptions(self, *, limit: int = 200) -> AsyncIterator[_types.Subscription]:
         """List subscriptions, oldest first. See :meth:`fairlead.Client.subscriptions`."""
-        return self._pages("/v1/subscriptions", types.Subscription, {}, limit)
+        return self._pages("/v1/subscriptions", _types.Subscription, {}, limit)
 
     async def create_subscription(
         self,
@@ -1185,12 +1196,12 @@ class AsyncOperations:
         types: Sequence[str] | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Subscribe a webhook to the events of topics. See :meth:`fairlead.Client.create_subscription`."""
         return await self._invoke(
             "POST",
             "/v1/subscriptions",
-            types.Subscription,
+            _types.Subscription,
             body={"name": name, "target": target, "topics": topics, "envelope": envelope, "from": from_, "types": types},
             key=idempotency_key,
             answer=answer,
@@ -1203,22 +1214,22 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """End a subscription for good. See :meth:`fairlead.Client.delete_subscription`."""
         return await self._invoke(
             "DELETE",
             _path("/v1/subscriptions/{id}", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_subscription(self, subscription: str, /, *, answer: Answer | None = None) -> types.Subscription:
+    async def get_subscription(self, subscription: str, /, *, answer: Answer | None = None) -> _types.Subscription:
         """Read a subscription. See :meth:`fairlead.Client.get_subscription`."""
         return await self._invoke(
             "GET",
             _path("/v1/subscriptions/{id}", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             answer=answer,
         )
 
@@ -1229,12 +1240,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Keep a subscription's events back. See :meth:`fairlead.Client.pause_subscription`."""
         return await self._invoke(
             "POST",
             _path("/v1/subscriptions/{id}/pause", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             key=idempotency_key,
             answer=answer,
         )
@@ -1248,12 +1259,12 @@ class AsyncOperations:
         topic: str,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Deliver a topic's events after a number, again or for the first time. See :meth:`fairlead.Client.replay_topic`."""
         return await self._invoke(
             "POST",
             _path("/v1/subscriptions/{id}/replay", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             body={"after": after, "topic": topic},
             key=idempotency_key,
             answer=answer,
@@ -1266,48 +1277,48 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Let a paused subscription's events go. See :meth:`fairlead.Client.resume_subscription`."""
         return await self._invoke(
             "POST",
             _path("/v1/subscriptions/{id}/resume", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             key=idempotency_key,
             answer=answer,
         )
 
-    def subscription_topics(self, subscription: str, /, *, limit: int = 200) -> AsyncIterator[types.TopicProgress]:
+    def subscription_topics(self, subscription: str, /, *, limit: int = 200) -> AsyncIterator[_types.TopicProgress]:
         """List the topics that a subscription has come to, and how far. See :meth:`fairlead.Client.subscription_topics`."""
-        return self._pages(_path("/v1/subscriptions/{id}/topics", {"id": subscription}), types.TopicProgress, {}, limit)
+        return self._pages(_path("/v1/subscriptions/{id}/topics", {"id": subscription}), _types.TopicProgress, {}, limit)
 
-    def targets(self, *, limit: int = 200) -> AsyncIterator[types.Target]:
+    def targets(self, *, limit: int = 200) -> AsyncIterator[_types.Target]:
         """List targets, oldest first. See :meth:`fairlead.Client.targets`."""
-        return self._pages("/v1/targets", types.Target, {}, limit)
+        return self._pages("/v1/targets", _types.Target, {}, limit)
 
     async def create_target(
         self,
         *,
         kind: Literal["webhook", "deviantart"],
         name: str,
-        config: types.TargetConfig | Mapping[str, Any] | None = None,
+        config: _types.TargetConfig | Mapping[str, Any] | None = None,
         timeout: str | timedelta | None = None,
         url: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.MadeTarget:
+    ) -> _types.MadeTarget:
         """Make a target; its signing secret is shown this once. See :meth:`fairlead.Client.create_target`."""
         return await self._invoke(
             "POST",
             "/v1/targets",
-            types.MadeTarget,
+            _types.MadeTarget,
             body={"kind": kind, "name": name, "config": config, "timeout": timeout, "url": url},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_target(self, target: str, /, *, answer: Answer | None = None) -> types.Target:
+    async def get_target(self, target: str, /, *, answer: Answer | None = None) -> _types.Target:
         """Read a target, and how it is slowed down. See :meth:`fairlead.Client.get_target`."""
-        return await self._invoke("GET", _path("/v1/targets/{id}", {"id": target}), types.Target, answer=answer)
+        return await self._invoke("GET", _path("/v1/targets/{id}", {"id": target}), _types.Target, answer=answer)
 
     async def replace_credentials(
         self,
@@ -1319,12 +1330,12 @@ class AsyncOperations:
         refresh_token: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Target:
+    ) -> _types.Target:
         """Give a target new credentials, and resume it. See :meth:`fairlead.Client.replace_credentials`."""
         return await self._invoke(
             "POST",
             _path("/v1/targets/{id}/credentials", {"id": target}),
-            types.Target,
+            _types.Target,
             body={"client_id": client_id, "client_secret": client_secret, "refresh_token": refresh_token},
             key=idempotency_key,
             answer=answer,
@@ -1337,12 +1348,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Target:
+    ) -> _types.Target:
         """Keep a target's publications back. See :meth:`fairlead.Client.pause_target`."""
         return await self._invoke(
             "POST",
             _path("/v1/targets/{id}/pause", {"id": target}),
-            types.Target,
+            _types.Target,
             key=idempotency_key,
             answer=answer,
         )
@@ -1354,12 +1365,12 @@ class AsyncOperations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Target:
+    ) -> _types.Target:
         """Let a paused target's publications go. See :meth:`fairlead.Client.resume_target`."""
         return await self._invoke(
             "POST",
             _path("/v1/targets/{id}/resume", {"id": target}),
-            types.Target,
+            _types.Target,
             key=idempotency_key,
             answer=answer,
         )
@@ -1372,12 +1383,12 @@ class AsyncOperations:
         overlap: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.MadeTarget:
+    ) -> _types.MadeTarget:
         """Replace a webhook's signing secret; the old one signs too for a while. See :meth:`fairlead.Client.rotate_secret`."""
         return await self._invoke(
             "POST",
             _path("/v1/targets/{id}/secret", {"id": target}),
-            types.MadeTarget,
+            _types.MadeTarget,
             body={"overlap": overlap},
             key=idempotency_key,
             answer=answer,
@@ -1388,35 +1399,35 @@ class AsyncOperations:
         *,
         reference: str | None = None,
         limit: int = 200,
-    ) -> AsyncIterator[types.Transfer]:
+    ) -> AsyncIterator[_types.Transfer]:
         """Find the deposit, withdrawal or transfer that has completed with a reference. See :meth:`fairlead.Client.transfers_by_reference`."""
-        return self._pages("/v1/transfers", types.Transfer, {"reference": reference}, limit)
+        return self._pages("/v1/transfers", _types.Transfer, {"reference": reference}, limit)
 
     async def transfer(
         self,
         *,
         amount: int | None = None,
         from_: str | None = None,
-        legs: Sequence[types.LegRequest | Mapping[str, Any]] | None = None,
+        legs: Sequence[_types.LegRequest | Mapping[str, Any]] | None = None,
         memo: str | None = None,
         reference: str | None = None,
         to: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Transfer:
+    ) -> _types.Transfer:
         """Move money between accounts. See :meth:`fairlead.Client.transfer`."""
         return await self._invoke(
             "POST",
             "/v1/transfers",
-            types.Transfer,
+            _types.Transfer,
             body={"amount": amount, "from": from_, "legs": legs, "memo": memo, "reference": reference, "to": to},
             key=idempotency_key,
             answer=answer,
         )
 
-    async def get_transfer(self, transfer: str, /, *, answer: Answer | None = None) -> types.Transfer:
+    async def get_transfer(self, transfer: str, /, *, answer: Answer | None = None) -> _types.Transfer:
         """Read a transfer. See :meth:`fairlead.Client.get_transfer`."""
-        return await self._invoke("GET", _path("/v1/transfers/{id}", {"id": transfer}), types.Transfer, answer=answer)
+        return await self._invoke("GET", _path("/v1/transfers/{id}", {"id": transfer}), _types.Transfer, answer=answer)
 
     async def withdraw(
         self,
@@ -1427,12 +1438,12 @@ class AsyncOperations:
         reference: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Movement:
+    ) -> _types.Movement:
         """Take money to the outside. See :meth:`fairlead.Client.withdraw`."""
         return await self._invoke(
             "POST",
             "/v1/withdrawals",
-            types.Movement,
+            _types.Movement,
             body={"account": account, "amount": amount, "memo": memo, "reference": reference},
             key=idempotency_key,
             answer=answer,

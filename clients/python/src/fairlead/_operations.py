@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from . import types
+from . import types as _types
 from ._codec import path as _path
 from ._errors import Answer
 
@@ -168,14 +168,14 @@ class Operations:
     def _pages(self, path: str, kind: type[T], query: Mapping[str, Any], limit: int) -> Iterator[T]:
         raise NotImplementedError
 
-    def healthy(self, *, answer: Answer | None = None) -> types.Health:
+    def healthy(self, *, answer: Answer | None = None) -> _types.Health:
         """Is the process alive.
 
         Answers as long as the process runs, whatever the database does. Restart a process that doesn't answer.
         """
-        return self._invoke("GET", "/healthz", types.Health, answer=answer)
+        return self._invoke("GET", "/healthz", _types.Health, answer=answer)
 
-    def public_auction(self, auction: str, /, *, answer: Answer | None = None) -> types.PublicAuction:
+    def public_auction(self, auction: str, /, *, answer: Answer | None = None) -> _types.PublicAuction:
         """Read what an auction's public page shows.
 
         What the page shows, as JSON. The page asks each second, and each 15 s once nothing changes any more.
@@ -183,7 +183,7 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/p/auctions/{id}/state", {"id": auction}),
-            types.PublicAuction,
+            _types.PublicAuction,
             answer=answer,
         )
 
@@ -194,7 +194,7 @@ class Operations:
         /,
         *,
         answer: Answer | None = None,
-    ) -> types.PublicPosition:
+    ) -> _types.PublicPosition:
         """Read that a position was sealed, and by which alias it was bought.
 
         Proves that a position was in the sealed set, with the alias of its buyer.
@@ -202,11 +202,11 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/p/campaigns/{id}/positions/{position}", {"id": campaign, "position": position}),
-            types.PublicPosition,
+            _types.PublicPosition,
             answer=answer,
         )
 
-    def public_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> types.PublicCampaign:
+    def public_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> _types.PublicCampaign:
         """Read what a campaign's public page shows.
 
         What the page shows, as JSON. The page asks each second, and each 15 s once nothing changes any more.
@@ -214,17 +214,17 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/p/campaigns/{id}/state", {"id": campaign}),
-            types.PublicCampaign,
+            _types.PublicCampaign,
             answer=answer,
         )
 
-    def ready(self, *, answer: Answer | None = None) -> types.Health:
+    def ready(self, *, answer: Answer | None = None) -> _types.Health:
         """Are commands served.
 
         Answers 200 when a small write was committed within 2 s, else 503 with a reason. Send requests to servers that
         are ready.
         """
-        return self._invoke("GET", "/readyz", types.Health, answer=answer)
+        return self._invoke("GET", "/readyz", _types.Health, answer=answer)
 
     def create_account(
         self,
@@ -233,7 +233,7 @@ class Operations:
         id: str,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Account:
+    ) -> _types.Account:
         """Open an account.
 
         Opens an account in one currency, with a balance of zero. You choose the id, so a repeat finds the account that
@@ -246,13 +246,13 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/accounts",
-            types.Account,
+            _types.Account,
             body={"currency": currency, "id": id},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_account(self, account: str, /, *, answer: Answer | None = None) -> types.Account:
+    def get_account(self, account: str, /, *, answer: Answer | None = None) -> _types.Account:
         """Read an account.
 
         Shows the balance: `available` can be spent, `held` is set aside by open holds. `version` grows with each
@@ -260,9 +260,9 @@ class Operations:
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/accounts/{id}", {"id": account}), types.Account, answer=answer)
+        return self._invoke("GET", _path("/v1/accounts/{id}", {"id": account}), _types.Account, answer=answer)
 
-    def alias(self, account: str, /, *, topic: str | None = None, answer: Answer | None = None) -> types.Alias:
+    def alias(self, account: str, /, *, topic: str | None = None, answer: Answer | None = None) -> _types.Alias:
         """Read what public pages call an account.
 
         Public pages and events show aliases in place of accounts' names. This shows an account's own alias in one
@@ -275,12 +275,12 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/accounts/{id}/aliases", {"id": account}),
-            types.Alias,
+            _types.Alias,
             query={"topic": topic},
             answer=answer,
         )
 
-    def account_bids(self, account: str, /, *, limit: int = 200) -> Iterator[types.AccountBid]:
+    def account_bids(self, account: str, /, *, limit: int = 200) -> Iterator[_types.AccountBid]:
         """List an account's standing bids in auctions under way, oldest auction first.
 
         Shows, for each open auction in which the account has a standing bid, its rank, whether it now wins, and when
@@ -288,9 +288,9 @@ class Operations:
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/accounts/{id}/bids", {"id": account}), types.AccountBid, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/bids", {"id": account}), _types.AccountBid, {}, limit)
 
-    def entries(self, account: str, /, *, limit: int = 200) -> Iterator[types.Entry]:
+    def entries(self, account: str, /, *, limit: int = 200) -> Iterator[_types.Entry]:
         """List an account's entries, oldest first.
 
         Each entry is one side of a transfer, signed. All entries sum to available + held, and nothing is ever changed
@@ -298,9 +298,9 @@ class Operations:
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/accounts/{id}/entries", {"id": account}), types.Entry, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/entries", {"id": account}), _types.Entry, {}, limit)
 
-    def account_holds(self, account: str, /, *, limit: int = 200) -> Iterator[types.OpenHold]:
+    def account_holds(self, account: str, /, *, limit: int = 200) -> Iterator[_types.OpenHold]:
         """List an account's open holds, newest first.
 
         Lists money that is set aside at present. `owner` names the auction or other part of the system that alone can
@@ -308,9 +308,9 @@ class Operations:
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/accounts/{id}/holds", {"id": account}), types.OpenHold, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/holds", {"id": account}), _types.OpenHold, {}, limit)
 
-    def account_purchases(self, account: str, /, *, limit: int = 200) -> Iterator[types.Purchase]:
+    def account_purchases(self, account: str, /, *, limit: int = 200) -> Iterator[_types.Purchase]:
         """List an account's purchases in all campaigns, newest first.
 
         Lists every position that the account has bought, in campaigns that were cancelled, too. A cancelled campaign
@@ -318,9 +318,9 @@ class Operations:
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/accounts/{id}/purchases", {"id": account}), types.Purchase, {}, limit)
+        return self._pages(_path("/v1/accounts/{id}/purchases", {"id": account}), _types.Purchase, {}, limit)
 
-    def accounts(self, *, prefix: str | None = None, limit: int = 200) -> Iterator[types.Account]:
+    def accounts(self, *, prefix: str | None = None, limit: int = 200) -> Iterator[_types.Account]:
         """List accounts by id.
 
         Lists accounts, those whose id begins with `prefix` if that is given.
@@ -329,9 +329,9 @@ class Operations:
 
         prefix: only those whose id begins so
         """
-        return self._pages("/v1/admin/accounts", types.Account, {"prefix": prefix}, limit)
+        return self._pages("/v1/admin/accounts", _types.Account, {"prefix": prefix}, limit)
 
-    def balances(self, account: str, /, *, answer: Answer | None = None) -> types.Balances:
+    def balances(self, account: str, /, *, answer: Answer | None = None) -> _types.Balances:
         """Read an account's balance over the last hour.
 
         Returns points of a chart: an account's balance over the last hour.
@@ -341,29 +341,29 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/admin/accounts/{id}/balances", {"id": account}),
-            types.Balances,
+            _types.Balances,
             answer=answer,
         )
 
-    def admin_entries(self, account: str, /, *, limit: int = 200) -> Iterator[types.AccountEntry]:
+    def admin_entries(self, account: str, /, *, limit: int = 200) -> Iterator[_types.AccountEntry]:
         """List an account's entries with their balances, newest first.
 
         Lists entries with the balance after each, and the other side of its transfer.
 
         For admin and reader keys.
         """
-        return self._pages(_path("/v1/admin/accounts/{id}/entries", {"id": account}), types.AccountEntry, {}, limit)
+        return self._pages(_path("/v1/admin/accounts/{id}/entries", {"id": account}), _types.AccountEntry, {}, limit)
 
-    def admin_holds(self, account: str, /, *, limit: int = 200) -> Iterator[types.OpenHold]:
+    def admin_holds(self, account: str, /, *, limit: int = 200) -> Iterator[_types.OpenHold]:
         """List an account's open holds, newest first.
 
         Lists open holds for the console.
 
         For admin and reader keys.
         """
-        return self._pages(_path("/v1/admin/accounts/{id}/holds", {"id": account}), types.OpenHold, {}, limit)
+        return self._pages(_path("/v1/admin/accounts/{id}/holds", {"id": account}), _types.OpenHold, {}, limit)
 
-    def admin_auctions(self, *, status: str | None = None, limit: int = 200) -> Iterator[types.AuctionSummary]:
+    def admin_auctions(self, *, status: str | None = None, limit: int = 200) -> Iterator[_types.AuctionSummary]:
         """List auctions, newest first.
 
         Lists auctions for the console, by `status` if that is given.
@@ -372,18 +372,18 @@ class Operations:
 
         status: only those of this status
         """
-        return self._pages("/v1/admin/auctions", types.AuctionSummary, {"status": status}, limit)
+        return self._pages("/v1/admin/auctions", _types.AuctionSummary, {"status": status}, limit)
 
-    def admin_bids(self, auction: str, /, *, limit: int = 200) -> Iterator[types.PlacedBid]:
+    def admin_bids(self, auction: str, /, *, limit: int = 200) -> Iterator[_types.PlacedBid]:
         """List bids, newest first.
 
         Lists the bids of an auction for the console.
 
         For admin and reader keys.
         """
-        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), types.PlacedBid, {}, limit)
+        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {}, limit)
 
-    def bid_chart(self, auction: str, /, *, answer: Answer | None = None) -> types.BidChart:
+    def bid_chart(self, auction: str, /, *, answer: Answer | None = None) -> _types.BidChart:
         """Read bids and rounds for a chart: every bid, or an even sample of many.
 
         Returns points of a chart: bids, and when rounds began, were extended and ended.
@@ -393,7 +393,7 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/admin/auctions/{id}/chart", {"id": auction}),
-            types.BidChart,
+            _types.BidChart,
             answer=answer,
         )
 
@@ -404,7 +404,7 @@ class Operations:
         object: str | None = None,
         principal: str | None = None,
         limit: int = 200,
-    ) -> Iterator[types.Audit]:
+    ) -> Iterator[_types.Audit]:
         """List administrative actions, newest first.
 
         Lists what admin keys have done, to what, and in which request. Narrow it by one of `action`, `object` and
@@ -416,27 +416,27 @@ class Operations:
         object: only those on the object with this id
         principal: only those of this principal, such as key:ID
         """
-        return self._pages("/v1/admin/audit", types.Audit, {"action": action, "object": object, "principal": principal}, limit)
+        return self._pages("/v1/admin/audit", _types.Audit, {"action": action, "object": object, "principal": principal}, limit)
 
-    def admin_automations(self, *, limit: int = 200) -> Iterator[types.Automation]:
+    def admin_automations(self, *, limit: int = 200) -> Iterator[_types.Automation]:
         """List automations, newest first.
 
         Lists automations for the console.
 
         For admin and reader keys.
         """
-        return self._pages("/v1/admin/automations", types.Automation, {}, limit)
+        return self._pages("/v1/admin/automations", _types.Automation, {}, limit)
 
-    def admin_firings(self, automation: str, /, *, limit: int = 200) -> Iterator[types.Firing]:
+    def admin_firings(self, automation: str, /, *, limit: int = 200) -> Iterator[_types.Firing]:
         """List what an automation has fired, newest first.
 
         Lists what an automation has fired for the console.
 
         For admin and reader keys.
         """
-        return self._pages(_path("/v1/admin/automations/{id}/firings", {"id": automation}), types.Firing, {}, limit)
+        return self._pages(_path("/v1/admin/automations/{id}/firings", {"id": automation}), _types.Firing, {}, limit)
 
-    def admin_campaigns(self, *, status: str | None = None, limit: int = 200) -> Iterator[types.CampaignSummary]:
+    def admin_campaigns(self, *, status: str | None = None, limit: int = 200) -> Iterator[_types.CampaignSummary]:
         """List campaigns, newest first.
 
         Lists campaigns for the console, drafts too, by `status` if that is given.
@@ -445,9 +445,9 @@ class Operations:
 
         status: only those of this status
         """
-        return self._pages("/v1/admin/campaigns", types.CampaignSummary, {"status": status}, limit)
+        return self._pages("/v1/admin/campaigns", _types.CampaignSummary, {"status": status}, limit)
 
-    def sale_map(self, campaign: str, /, *, answer: Answer | None = None) -> types.SaleMap:
+    def sale_map(self, campaign: str, /, *, answer: Answer | None = None) -> _types.SaleMap:
         """Read which positions are sold.
 
         Shows which positions are sold as one bit each, in base64, in the order of layers and numbers.
@@ -457,20 +457,20 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/admin/campaigns/{id}/map", {"id": campaign}),
-            types.SaleMap,
+            _types.SaleMap,
             answer=answer,
         )
 
-    def admin_purchases(self, campaign: str, /, *, limit: int = 200) -> Iterator[types.Purchase]:
+    def admin_purchases(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.Purchase]:
         """List a campaign's purchases, newest first.
 
         Lists the purchases of a campaign for the console.
 
         For admin and reader keys.
         """
-        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), types.Purchase, {}, limit)
+        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {}, limit)
 
-    def sales(self, campaign: str, /, *, answer: Answer | None = None) -> types.Sales:
+    def sales(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Sales:
         """Read a campaign's sales over time: every one, or an even sample of many.
 
         Returns points of a chart: how many positions were sold when.
@@ -480,11 +480,11 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/admin/campaigns/{id}/sales", {"id": campaign}),
-            types.Sales,
+            _types.Sales,
             answer=answer,
         )
 
-    def database_waits(self, *, answer: Answer | None = None) -> types.DatabaseWaits:
+    def database_waits(self, *, answer: Answer | None = None) -> _types.DatabaseWaits:
         """See which sessions of the database wait for PostgreSQL's own locks, and for whom.
 
         Lists sessions of the database that wait for a row or table of another session, which may be no part of
@@ -492,16 +492,16 @@ class Operations:
 
         For admin and reader keys.
         """
-        return self._invoke("GET", "/v1/admin/database-waits", types.DatabaseWaits, answer=answer)
+        return self._invoke("GET", "/v1/admin/database-waits", _types.DatabaseWaits, answer=answer)
 
-    def deadlocks(self, *, answer: Answer | None = None) -> types.Deadlocks:
+    def deadlocks(self, *, answer: Answer | None = None) -> _types.Deadlocks:
         """Read which deadlocks this process has broken, newest first.
 
         Lists deadlocks among locks that this process has broken: the owners, the keys, and the victim.
 
         For admin and reader keys.
         """
-        return self._invoke("GET", "/v1/admin/deadlocks", types.Deadlocks, answer=answer)
+        return self._invoke("GET", "/v1/admin/deadlocks", _types.Deadlocks, answer=answer)
 
     def key_record(
         self,
@@ -511,7 +511,7 @@ class Operations:
         path: str | None = None,
         principal: str | None = None,
         answer: Answer | None = None,
-    ) -> types.KeyRecord:
+    ) -> _types.KeyRecord:
         """Read what is kept under an idempotency key.
 
         Shows the answer that is kept under a `key` of a `principal`, `method` and `path`: what a repeat would get.
@@ -526,21 +526,21 @@ class Operations:
         return self._invoke(
             "GET",
             "/v1/admin/idempotency",
-            types.KeyRecord,
+            _types.KeyRecord,
             query={"key": key, "method": method, "path": path, "principal": principal},
             answer=answer,
         )
 
-    def admin_keys(self, *, limit: int = 200) -> Iterator[types.Key]:
+    def admin_keys(self, *, limit: int = 200) -> Iterator[_types.Key]:
         """List API keys, newest first.
 
         Lists API keys for the console, revoked ones too.
 
         For admin and reader keys.
         """
-        return self._pages("/v1/admin/keys", types.Key, {}, limit)
+        return self._pages("/v1/admin/keys", _types.Key, {}, limit)
 
-    def measurements(self, *, since: str | None = None, answer: Answer | None = None) -> types.Measurements:
+    def measurements(self, *, since: str | None = None, answer: Answer | None = None) -> _types.Measurements:
         """Read what this process measured over the last hour.
 
         Returns this process's measurements of the last hour, one every 10 s. `since` asks for those that you don't
@@ -550,18 +550,24 @@ class Operations:
 
         since: the last of an earlier answer: only the samples after it
         """
-        return self._invoke("GET", "/v1/admin/measurements", types.Measurements, query={"since": since}, answer=answer)
+        return self._invoke(
+            "GET",
+            "/v1/admin/measurements",
+            _types.Measurements,
+            query={"since": since},
+            answer=answer,
+        )
 
-    def admin_multidraws(self, *, limit: int = 200) -> Iterator[types.MultidrawSummary]:
+    def admin_multidraws(self, *, limit: int = 200) -> Iterator[_types.MultidrawSummary]:
         """List multi-draws, newest first.
 
         Lists multi-draws for the console.
 
         For admin and reader keys.
         """
-        return self._pages("/v1/admin/multidraws", types.MultidrawSummary, {}, limit)
+        return self._pages("/v1/admin/multidraws", _types.MultidrawSummary, {}, limit)
 
-    def names(self, *, ids: str | None = None, answer: Answer | None = None) -> types.Found:
+    def names(self, *, ids: str | None = None, answer: Answer | None = None) -> _types.Found:
         """Read the names of things by their ids.
 
         Tells what ids are of: the kind, name and status of each.
@@ -570,9 +576,9 @@ class Operations:
 
         ids: up to 200 ids, with commas between them
         """
-        return self._invoke("GET", "/v1/admin/names", types.Found, query={"ids": ids}, answer=answer)
+        return self._invoke("GET", "/v1/admin/names", _types.Found, query={"ids": ids}, answer=answer)
 
-    def overview(self, *, answer: Answer | None = None) -> types.Overview:
+    def overview(self, *, answer: Answer | None = None) -> _types.Overview:
         """Read what this process measured, and what waits in the whole system.
 
         Sums up what this process measured since its start, and what waits in the whole system. The console and
@@ -580,7 +586,7 @@ class Operations:
 
         For admin and reader keys.
         """
-        return self._invoke("GET", "/v1/admin/overview", types.Overview, answer=answer)
+        return self._invoke("GET", "/v1/admin/overview", _types.Overview, answer=answer)
 
     def admin_publications(
         self,
@@ -590,7 +596,7 @@ class Operations:
         error: str | None = None,
         cause: str | None = None,
         limit: int = 200,
-    ) -> Iterator[types.Publication]:
+    ) -> Iterator[_types.Publication]:
         """List publications, newest first.
 
         Lists publications for the console, by `status` and `target` if they are given, or failed ones by `error` or
@@ -603,16 +609,16 @@ class Operations:
         error: only failed ones whose last error is this one
         cause: only failed ones whose last attempt failed for this; attempts of servers before this filter have none
         """
-        return self._pages("/v1/admin/publications", types.Publication, {"status": status, "target": target, "error": error, "cause": cause}, limit)
+        return self._pages("/v1/admin/publications", _types.Publication, {"status": status, "target": target, "error": error, "cause": cause}, limit)
 
-    def admin_attempts(self, publication: str, /, *, limit: int = 200) -> Iterator[types.Attempt]:
+    def admin_attempts(self, publication: str, /, *, limit: int = 200) -> Iterator[_types.Attempt]:
         """List a publication's attempts, newest first.
 
         Lists a publication's attempts for the console.
 
         For admin and reader keys.
         """
-        return self._pages(_path("/v1/admin/publications/{id}/attempts", {"id": publication}), types.Attempt, {}, limit)
+        return self._pages(_path("/v1/admin/publications/{id}/attempts", {"id": publication}), _types.Attempt, {}, limit)
 
     def admin_sagas(
         self,
@@ -621,7 +627,7 @@ class Operations:
         status: str | None = None,
         stuck: bool | None = None,
         limit: int = 200,
-    ) -> Iterator[types.Saga]:
+    ) -> Iterator[_types.Saga]:
         """List operations of several steps, newest first.
 
         Lists operations of several steps for the console.
@@ -632,9 +638,9 @@ class Operations:
         status: only those of this status: pending, completed, failed or compensated
         stuck: true: only those that fail to get on
         """
-        return self._pages("/v1/admin/sagas", types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
+        return self._pages("/v1/admin/sagas", _types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
 
-    def search(self, *, q: str | None = None, answer: Answer | None = None) -> types.Found:
+    def search(self, *, q: str | None = None, answer: Answer | None = None) -> _types.Found:
         """Find things by id, reference or name.
 
         Finds accounts, campaigns, auctions, transfers and others by an id, its beginning, a reference or a name.
@@ -644,18 +650,18 @@ class Operations:
         q: an id, the reference of a transfer, the beginning of an account's id, or a part of a name; names are looked
             through among the newest 1,000 of each kind, and the beginnings of all campaigns' and auctions' names
         """
-        return self._invoke("GET", "/v1/admin/search", types.Found, query={"q": q}, answer=answer)
+        return self._invoke("GET", "/v1/admin/search", _types.Found, query={"q": q}, answer=answer)
 
-    def admin_targets(self, *, limit: int = 200) -> Iterator[types.Target]:
+    def admin_targets(self, *, limit: int = 200) -> Iterator[_types.Target]:
         """List targets, newest first.
 
         Lists targets and how they fare for the console.
 
         For admin and reader keys.
         """
-        return self._pages("/v1/admin/targets", types.Target, {}, limit)
+        return self._pages("/v1/admin/targets", _types.Target, {}, limit)
 
-    def transfers(self, *, status: str | None = None, limit: int = 200) -> Iterator[types.Transfer]:
+    def transfers(self, *, status: str | None = None, limit: int = 200) -> Iterator[_types.Transfer]:
         """List transfers, newest first.
 
         Lists transfers, deposits and withdrawals, by `status` if that is given.
@@ -664,32 +670,32 @@ class Operations:
 
         status: only those of this status
         """
-        return self._pages("/v1/admin/transfers", types.Transfer, {"status": status}, limit)
+        return self._pages("/v1/admin/transfers", _types.Transfer, {"status": status}, limit)
 
-    def auctions(self, *, limit: int = 200) -> Iterator[types.AuctionSummary]:
+    def auctions(self, *, limit: int = 200) -> Iterator[_types.AuctionSummary]:
         """List auctions, oldest first.
 
         Lists auctions. Users don't see those that have not started.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages("/v1/auctions", types.AuctionSummary, {}, limit)
+        return self._pages("/v1/auctions", _types.AuctionSummary, {}, limit)
 
     def create_auction(
         self,
         *,
         currency: str,
-        rounds: Sequence[types.RoundRequest | Mapping[str, Any]],
+        rounds: Sequence[_types.RoundRequest | Mapping[str, Any]],
         seller: str,
         title: str,
-        anti_snipe: types.AntiSnipeRequest | Mapping[str, Any] | None = None,
+        anti_snipe: _types.AntiSnipeRequest | Mapping[str, Any] | None = None,
         cooldown: str | timedelta | None = None,
         min_bid: int | None = None,
         min_increment: int | None = None,
         unique_amounts: bool | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Auction:
+    ) -> _types.Auction:
         """Make an auction, pending.
 
         Makes an auction of one or more rounds, not yet open. In each round the highest bids win, as many as `winners`
@@ -707,29 +713,29 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/auctions",
-            types.Auction,
+            _types.Auction,
             body={"currency": currency, "rounds": rounds, "seller": seller, "title": title, "anti_snipe": anti_snipe, "cooldown": cooldown, "min_bid": min_bid, "min_increment": min_increment, "unique_amounts": unique_amounts},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_auction(self, auction: str, /, *, answer: Answer | None = None) -> types.Auction:
+    def get_auction(self, auction: str, /, *, answer: Answer | None = None) -> _types.Auction:
         """Read an auction.
 
         Shows an auction's rounds, and `seq`, the number of its last event.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/auctions/{id}", {"id": auction}), types.Auction, answer=answer)
+        return self._invoke("GET", _path("/v1/auctions/{id}", {"id": auction}), _types.Auction, answer=answer)
 
-    def bids(self, auction: str, /, *, limit: int = 200) -> Iterator[types.PlacedBid]:
+    def bids(self, auction: str, /, *, limit: int = 200) -> Iterator[_types.PlacedBid]:
         """List accepted bids in order.
 
         Lists every accepted bid and raise, with the number of its event.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/auctions/{id}/bids", {"id": auction}), types.PlacedBid, {}, limit)
+        return self._pages(_path("/v1/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {}, limit)
 
     def bid(
         self,
@@ -740,7 +746,7 @@ class Operations:
         amount: int,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Bid:
+    ) -> _types.Bid:
         """Bid, or raise the account's bid.
 
         Bids, and holds the whole amount. A second bid of the account raises the first, and needs money for the
@@ -753,7 +759,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/auctions/{id}/bids", {"id": auction}),
-            types.Bid,
+            _types.Bid,
             body={"account": account, "amount": amount},
             key=idempotency_key,
             answer=answer,
@@ -766,7 +772,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Auction:
+    ) -> _types.Auction:
         """End an auction, with every hold released.
 
         Ends an auction. Every standing bid's money is available again when the answer comes.
@@ -776,21 +782,21 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/auctions/{id}/cancel", {"id": auction}),
-            types.Auction,
+            _types.Auction,
             key=idempotency_key,
             answer=answer,
         )
 
-    def leaderboard(self, auction: str, /, *, limit: int = 200) -> Iterator[types.Rank]:
+    def leaderboard(self, auction: str, /, *, limit: int = 200) -> Iterator[_types.Rank]:
         """List standing bids by rank: of the open round, or of the last one after the end.
 
         Lists standing bids, the highest first, and says which ones now win.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/auctions/{id}/leaderboard", {"id": auction}), types.Rank, {}, limit)
+        return self._pages(_path("/v1/auctions/{id}/leaderboard", {"id": auction}), _types.Rank, {}, limit)
 
-    def min_winning_bid(self, auction: str, /, *, answer: Answer | None = None) -> types.MinWinningBid:
+    def min_winning_bid(self, auction: str, /, *, answer: Answer | None = None) -> _types.MinWinningBid:
         """Read the least new bid that would now win.
 
         Shows what a new bidder has to offer: the minimum while places are free, else one more than the lowest winning
@@ -801,7 +807,7 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/auctions/{id}/min-winning-bid", {"id": auction}),
-            types.MinWinningBid,
+            _types.MinWinningBid,
             answer=answer,
         )
 
@@ -812,7 +818,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Auction:
+    ) -> _types.Auction:
         """Open the first round.
 
         Opens the first round of a pending auction, once. Its clock runs from the answer on.
@@ -822,28 +828,28 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/auctions/{id}/start", {"id": auction}),
-            types.Auction,
+            _types.Auction,
             key=idempotency_key,
             answer=answer,
         )
 
-    def auction_winners(self, auction: str, /, *, limit: int = 200) -> Iterator[types.AuctionWinner]:
+    def auction_winners(self, auction: str, /, *, limit: int = 200) -> Iterator[_types.AuctionWinner]:
         """List winners by round and rank.
 
         Lists who won in the rounds that ended, and what they paid.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/auctions/{id}/winners", {"id": auction}), types.AuctionWinner, {}, limit)
+        return self._pages(_path("/v1/auctions/{id}/winners", {"id": auction}), _types.AuctionWinner, {}, limit)
 
-    def automations(self, *, limit: int = 200) -> Iterator[types.Automation]:
+    def automations(self, *, limit: int = 200) -> Iterator[_types.Automation]:
         """List automations, oldest first.
 
         Lists automations with their rules.
 
         For admin, service and reader keys.
         """
-        return self._pages("/v1/automations", types.Automation, {}, limit)
+        return self._pages("/v1/automations", _types.Automation, {}, limit)
 
     def create_automation(
         self,
@@ -860,7 +866,7 @@ class Operations:
         weekdays: Sequence[str] | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """Make an automation: a rule that schedules drafts of a target.
 
         Publishes a target's drafts by a rule: on weekdays at times of a time zone, or every so often.
@@ -881,20 +887,20 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/automations",
-            types.Automation,
+            _types.Automation,
             body={"name": name, "target": target, "daily_quota": daily_quota, "every": every, "jitter": jitter, "pick": pick, "starts_at": starts_at, "time_zone": time_zone, "times": times, "weekdays": weekdays},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_automation(self, automation: str, /, *, answer: Answer | None = None) -> types.Automation:
+    def get_automation(self, automation: str, /, *, answer: Answer | None = None) -> _types.Automation:
         """Read an automation, and when it fires next.
 
         Shows an automation and `next_at`, when it fires next.
 
         For admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/automations/{id}", {"id": automation}), types.Automation, answer=answer)
+        return self._invoke("GET", _path("/v1/automations/{id}", {"id": automation}), _types.Automation, answer=answer)
 
     def cancel_automation(
         self,
@@ -903,7 +909,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """End an automation for good.
 
         Ends a rule for good. What it has scheduled stays scheduled.
@@ -913,19 +919,19 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/automations/{id}/cancel", {"id": automation}),
-            types.Automation,
+            _types.Automation,
             key=idempotency_key,
             answer=answer,
         )
 
-    def firings(self, automation: str, /, *, limit: int = 200) -> Iterator[types.Firing]:
+    def firings(self, automation: str, /, *, limit: int = 200) -> Iterator[_types.Firing]:
         """List what an automation has fired, in order.
 
         Lists when a rule has fired, and which draft that scheduled, if there was any.
 
         For admin, service and reader keys.
         """
-        return self._pages(_path("/v1/automations/{id}/firings", {"id": automation}), types.Firing, {}, limit)
+        return self._pages(_path("/v1/automations/{id}/firings", {"id": automation}), _types.Firing, {}, limit)
 
     def pause_automation(
         self,
@@ -934,7 +940,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """Keep an automation from firing.
 
         Stops a rule until it is resumed. What it has scheduled stays scheduled.
@@ -944,7 +950,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/automations/{id}/pause", {"id": automation}),
-            types.Automation,
+            _types.Automation,
             key=idempotency_key,
             answer=answer,
         )
@@ -956,7 +962,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Automation:
+    ) -> _types.Automation:
         """Let a paused automation fire again, from its next time on.
 
         Starts a paused rule. Times that passed meanwhile are not made up for.
@@ -966,19 +972,19 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/automations/{id}/resume", {"id": automation}),
-            types.Automation,
+            _types.Automation,
             key=idempotency_key,
             answer=answer,
         )
 
-    def campaigns(self, *, limit: int = 200) -> Iterator[types.CampaignSummary]:
+    def campaigns(self, *, limit: int = 200) -> Iterator[_types.CampaignSummary]:
         """List campaigns, oldest first.
 
         Lists campaigns. Users don't see drafts.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages("/v1/campaigns", types.CampaignSummary, {}, limit)
+        return self._pages("/v1/campaigns", _types.CampaignSummary, {}, limit)
 
     def create_campaign(
         self,
@@ -986,15 +992,15 @@ class Operations:
         beneficiary: str,
         currency: str,
         name: str,
-        prizes: Sequence[types.PrizeRequest | Mapping[str, Any]],
+        prizes: Sequence[_types.PrizeRequest | Mapping[str, Any]],
         base_length: int | None = None,
         draw: Literal["instant", "beacon"] | None = None,
-        layers: Sequence[types.LayerRequest | Mapping[str, Any]] | None = None,
+        layers: Sequence[_types.LayerRequest | Mapping[str, Any]] | None = None,
         price: int | None = None,
         purchase_limit: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Campaign:
+    ) -> _types.Campaign:
         """Make a campaign, pending.
 
         Makes a campaign as a draft: its positions, price and prizes. `base_length` n makes a triangle of n layers,
@@ -1012,20 +1018,20 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/campaigns",
-            types.Campaign,
+            _types.Campaign,
             body={"beneficiary": beneficiary, "currency": currency, "name": name, "prizes": prizes, "base_length": base_length, "draw": draw, "layers": layers, "price": price, "purchase_limit": purchase_limit},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> types.Campaign:
+    def get_campaign(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Campaign:
         """Read a campaign.
 
         Shows a campaign's status and how much of each layer is sold.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/campaigns/{id}", {"id": campaign}), types.Campaign, answer=answer)
+        return self._invoke("GET", _path("/v1/campaigns/{id}", {"id": campaign}), _types.Campaign, answer=answer)
 
     def cancel_campaign(
         self,
@@ -1034,7 +1040,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Campaign:
+    ) -> _types.Campaign:
         """End a campaign that was not drawn, with refunds.
 
         Ends a campaign that was not drawn. Every buyer has the price back when the answer comes.
@@ -1044,19 +1050,19 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/cancel", {"id": campaign}),
-            types.Campaign,
+            _types.Campaign,
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_draw(self, campaign: str, /, *, answer: Answer | None = None) -> types.Draw:
+    def get_draw(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Draw:
         """Read the draw.
 
         Shows who won. In instant mode it is there when the last purchase is answered.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/campaigns/{id}/draw", {"id": campaign}), types.Draw, answer=answer)
+        return self._invoke("GET", _path("/v1/campaigns/{id}/draw", {"id": campaign}), _types.Draw, answer=answer)
 
     def draw(
         self,
@@ -1065,7 +1071,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Draw:
+    ) -> _types.Draw:
         """Ask for the draw: the same one for ever.
 
         Asks for the draw of a campaign that is sold out. There is one draw for ever: whoever asks, and however often,
@@ -1076,19 +1082,19 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/draw", {"id": campaign}),
-            types.Draw,
+            _types.Draw,
             key=idempotency_key,
             answer=answer,
         )
 
-    def positions(self, campaign: str, /, *, limit: int = 200) -> Iterator[types.Position]:
+    def positions(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.Position]:
         """List positions by layer and number.
 
         Lists every position, sold or not. Users see the account of their own positions alone.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/campaigns/{id}/positions", {"id": campaign}), types.Position, {}, limit)
+        return self._pages(_path("/v1/campaigns/{id}/positions", {"id": campaign}), _types.Position, {}, limit)
 
     def proof(self, campaign: str, /, *, answer: Answer | None = None) -> bytes:
         """Read the document that fairlead verify checks.
@@ -1121,7 +1127,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Campaign:
+    ) -> _types.Campaign:
         """Open the sale.
 
         Opens the sale of a pending campaign, once.
@@ -1131,19 +1137,19 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/publish", {"id": campaign}),
-            types.Campaign,
+            _types.Campaign,
             key=idempotency_key,
             answer=answer,
         )
 
-    def purchases(self, campaign: str, /, *, limit: int = 200) -> Iterator[types.Purchase]:
+    def purchases(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.Purchase]:
         """List purchases in the order of sale; to a user, its own.
 
         Lists purchases. Users see their own.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._pages(_path("/v1/campaigns/{id}/purchases", {"id": campaign}), types.Purchase, {}, limit)
+        return self._pages(_path("/v1/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {}, limit)
 
     def buy(
         self,
@@ -1154,7 +1160,7 @@ class Operations:
         layer: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Purchase:
+    ) -> _types.Purchase:
         """Buy a random free position.
 
         Sells a random free position, of `layer` if that is given. The price moves to the campaign's escrow in the same
@@ -1167,13 +1173,13 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/campaigns/{id}/purchases", {"id": campaign}),
-            types.Purchase,
+            _types.Purchase,
             body={"account": account, "layer": layer},
             key=idempotency_key,
             answer=answer,
         )
 
-    def statistics(self, campaign: str, /, *, answer: Answer | None = None) -> types.Statistics:
+    def statistics(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Statistics:
         """Read what the sales add up to.
 
         Adds the sales up: share sold, buyers, revenue, first and last sale.
@@ -1183,7 +1189,7 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/campaigns/{id}/statistics", {"id": campaign}),
-            types.Statistics,
+            _types.Statistics,
             answer=answer,
         )
 
@@ -1192,15 +1198,15 @@ class Operations:
         *,
         amount: int,
         currency: str,
-        from_: types.CrossEnd | Mapping[str, Any],
+        from_: _types.CrossEnd | Mapping[str, Any],
         saga: str,
         step: Literal["debit", "credit", "transfer"],
-        to: types.CrossEnd | Mapping[str, Any],
+        to: _types.CrossEnd | Mapping[str, Any],
         cancel: str | None = None,
         undo: bool | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossLeg:
+    ) -> _types.CrossLeg:
         """Execute, once, this ledger's leg of another server's transfer.
 
         One server asks another to execute its ledger's leg of a transfer. Programs use `POST /v1/cross-transfers`
@@ -1218,13 +1224,13 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/cross-legs",
-            types.CrossLeg,
+            _types.CrossLeg,
             body={"amount": amount, "currency": currency, "from": from_, "saga": saga, "step": step, "to": to, "cancel": cancel, "undo": undo},
             key=idempotency_key,
             answer=answer,
         )
 
-    def cross_transfers(self, *, stuck: bool | None = None, limit: int = 200) -> Iterator[types.CrossTransfer]:
+    def cross_transfers(self, *, stuck: bool | None = None, limit: int = 200) -> Iterator[_types.CrossTransfer]:
         """List transfers between ledgers, oldest first.
 
         Lists transfers between ledgers. `stuck=true` shows those that need an operator.
@@ -1233,18 +1239,18 @@ class Operations:
 
         stuck: true: only those that fail to get on
         """
-        return self._pages("/v1/cross-transfers", types.CrossTransfer, {"stuck": stuck}, limit)
+        return self._pages("/v1/cross-transfers", _types.CrossTransfer, {"stuck": stuck}, limit)
 
     def cross_transfer(
         self,
         *,
         amount: int,
-        from_: types.CrossEnd | Mapping[str, Any],
+        from_: _types.CrossEnd | Mapping[str, Any],
         mode: Literal["saga", "twophase"],
-        to: types.CrossEnd | Mapping[str, Any],
+        to: _types.CrossEnd | Mapping[str, Any],
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossTransfer:
+    ) -> _types.CrossTransfer:
         """Move money between accounts of different ledgers.
 
         Moves money between accounts of different ledgers: as a saga, which may be undone, or as a two-phase commit.
@@ -1258,13 +1264,13 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/cross-transfers",
-            types.CrossTransfer,
+            _types.CrossTransfer,
             body={"amount": amount, "from": from_, "mode": mode, "to": to},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_cross_transfer(self, cross_transfer: str, /, *, answer: Answer | None = None) -> types.CrossTransfer:
+    def get_cross_transfer(self, cross_transfer: str, /, *, answer: Answer | None = None) -> _types.CrossTransfer:
         """Read a transfer between ledgers.
 
         Shows a transfer between ledgers with its steps, each done, undone or failed.
@@ -1274,7 +1280,7 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/cross-transfers/{id}", {"id": cross_transfer}),
-            types.CrossTransfer,
+            _types.CrossTransfer,
             answer=answer,
         )
 
@@ -1285,7 +1291,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossTransfer:
+    ) -> _types.CrossTransfer:
         """Give a pending transfer up: legs that are not done are cancelled, those that are done are undone.
 
         Gives a pending transfer up. The answer comes at once; the transfer ends as `compensated` when everything done
@@ -1296,7 +1302,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/cross-transfers/{id}/compensate", {"id": cross_transfer}),
-            types.CrossTransfer,
+            _types.CrossTransfer,
             key=idempotency_key,
             answer=answer,
         )
@@ -1308,7 +1314,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.CrossTransfer:
+    ) -> _types.CrossTransfer:
         """Let a pending transfer be tried at once.
 
         Tries a pending transfer now instead of at its next time.
@@ -1318,7 +1324,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/cross-transfers/{id}/retry", {"id": cross_transfer}),
-            types.CrossTransfer,
+            _types.CrossTransfer,
             key=idempotency_key,
             answer=answer,
         )
@@ -1332,7 +1338,7 @@ class Operations:
         reference: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Movement:
+    ) -> _types.Movement:
         """Bring money in from the outside.
 
         Books money that came from outside. With a `reference`, the same deposit under another key moves nothing and
@@ -1346,7 +1352,7 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/deposits",
-            types.Movement,
+            _types.Movement,
             body={"account": account, "amount": amount, "memo": memo, "reference": reference},
             key=idempotency_key,
             answer=answer,
@@ -1360,7 +1366,7 @@ class Operations:
         expires_in: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Hold:
+    ) -> _types.Hold:
         """Set money aside.
 
         Sets money aside: it stays on the account and can't be spent. Without `expires_in` it stays until it is captured
@@ -1374,20 +1380,20 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/holds",
-            types.Hold,
+            _types.Hold,
             body={"account": account, "amount": amount, "expires_in": expires_in},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_hold(self, hold: str, /, *, answer: Answer | None = None) -> types.Hold:
+    def get_hold(self, hold: str, /, *, answer: Answer | None = None) -> _types.Hold:
         """Read a hold.
 
         Shows a hold and whether it is open, captured, released or expired.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/holds/{id}", {"id": hold}), types.Hold, answer=answer)
+        return self._invoke("GET", _path("/v1/holds/{id}", {"id": hold}), _types.Hold, answer=answer)
 
     def capture_hold(
         self,
@@ -1398,7 +1404,7 @@ class Operations:
         amount: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Hold:
+    ) -> _types.Hold:
         """Pay from a hold; what is not captured is released.
 
         Pays from a hold, once. Without `amount` all of it is paid; otherwise the rest is released.
@@ -1410,7 +1416,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/holds/{id}/capture", {"id": hold}),
-            types.Hold,
+            _types.Hold,
             body={"to": to, "amount": amount},
             key=idempotency_key,
             answer=answer,
@@ -1423,7 +1429,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Hold:
+    ) -> _types.Hold:
         """Give a hold's money back.
 
         Makes the money available again, once.
@@ -1433,12 +1439,12 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/holds/{id}/release", {"id": hold}),
-            types.Hold,
+            _types.Hold,
             key=idempotency_key,
             answer=answer,
         )
 
-    def in_doubt(self, *, answer: Answer | None = None) -> types.Doubts:
+    def in_doubt(self, *, answer: Answer | None = None) -> _types.Doubts:
         """List the prepared transactions of this coordinator's in every ledger's database.
 
         Lists transactions that a ledger's database has prepared and not yet ended. It is empty within 30 s of the
@@ -1446,9 +1452,9 @@ class Operations:
 
         For admin, service and reader keys.
         """
-        return self._invoke("GET", "/v1/in-doubt", types.Doubts, answer=answer)
+        return self._invoke("GET", "/v1/in-doubt", _types.Doubts, answer=answer)
 
-    def adopt(self, *, idempotency_key: str | None = None, answer: Answer | None = None) -> types.Adoption:
+    def adopt(self, *, idempotency_key: str | None = None, answer: Answer | None = None) -> _types.Adoption:
         """Let this log, which is a copy or was restored, end the coordinator's prepared transactions from now on.
 
         After a restore from a backup, tells this log to take over its earlier incarnation's prepared transactions. Read
@@ -1456,9 +1462,9 @@ class Operations:
 
         For admin keys.
         """
-        return self._invoke("POST", "/v1/in-doubt/adopt", types.Adoption, key=idempotency_key, answer=answer)
+        return self._invoke("POST", "/v1/in-doubt/adopt", _types.Adoption, key=idempotency_key, answer=answer)
 
-    def integrity(self, *, answer: Answer | None = None) -> types.Integrity:
+    def integrity(self, *, answer: Answer | None = None) -> _types.Integrity:
         """Recompute all balances from the entries.
 
         Recomputes every balance from the entries, per currency, and names the first account that disagrees. It reads
@@ -1466,16 +1472,16 @@ class Operations:
 
         For admin, service and reader keys.
         """
-        return self._invoke("GET", "/v1/integrity", types.Integrity, answer=answer)
+        return self._invoke("GET", "/v1/integrity", _types.Integrity, answer=answer)
 
-    def api_keys(self, *, limit: int = 200) -> Iterator[types.Key]:
+    def api_keys(self, *, limit: int = 200) -> Iterator[_types.Key]:
         """List API keys, oldest first.
 
         Lists keys without their secrets, which the server never has.
 
         For admin and reader keys.
         """
-        return self._pages("/v1/keys", types.Key, {}, limit)
+        return self._pages("/v1/keys", _types.Key, {}, limit)
 
     def register_key(
         self,
@@ -1485,7 +1491,7 @@ class Operations:
         role: Literal["admin", "service", "reader"],
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Key:
+    ) -> _types.Key:
         """Register an API key by the hash of its secret.
 
         Registers the SHA-256 of a secret that you make; `fairlead keys create` makes one. The secret then works on
@@ -1498,7 +1504,7 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/keys",
-            types.Key,
+            _types.Key,
             body={"hash": hash, "name": name, "role": role},
             key=idempotency_key,
             answer=answer,
@@ -1511,7 +1517,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Key:
+    ) -> _types.Key:
         """Revoke an API key; in force everywhere within 5 s.
 
         Revokes a key. The last admin key can't be revoked.
@@ -1521,19 +1527,19 @@ class Operations:
         return self._invoke(
             "DELETE",
             _path("/v1/keys/{id}", {"id": key}),
-            types.Key,
+            _types.Key,
             key=idempotency_key,
             answer=answer,
         )
 
-    def locks(self, *, answer: Answer | None = None) -> types.Locks:
+    def locks(self, *, answer: Answer | None = None) -> _types.Locks:
         """See who holds, who waits, and for whom.
 
         Shows who holds what, who waits, and for whom.
 
         For admin and reader keys.
         """
-        return self._invoke("GET", "/v1/locks", types.Locks, answer=answer)
+        return self._invoke("GET", "/v1/locks", _types.Locks, answer=answer)
 
     def acquire_lock(
         self,
@@ -1544,7 +1550,7 @@ class Operations:
         wait: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Lock:
+    ) -> _types.Lock:
         """Lock all of the keys or none, waiting in line if asked to.
 
         Locks all keys or none, each with a token that is greater than all before it. With `wait`, the request stands in
@@ -1560,7 +1566,7 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/locks",
-            types.Lock,
+            _types.Lock,
             body={"keys": keys, "owner": owner, "ttl": ttl, "wait": wait},
             key=idempotency_key,
             answer=answer,
@@ -1583,7 +1589,7 @@ class Operations:
         ttl: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Lock:
+    ) -> _types.Lock:
         """Renew a lock that is still held.
 
         Extends a lease: by `ttl`, or by what it had. A lock that was lost can't be had back.
@@ -1595,20 +1601,20 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/locks/{id}/renew", {"id": lock}),
-            types.Lock,
+            _types.Lock,
             body={"ttl": ttl},
             key=idempotency_key,
             answer=answer,
         )
 
-    def multidraws(self, *, limit: int = 200) -> Iterator[types.MultidrawSummary]:
+    def multidraws(self, *, limit: int = 200) -> Iterator[_types.MultidrawSummary]:
         """List multi-draws, oldest first.
 
         Lists multi-draws with their progress.
 
         For admin, service and reader keys.
         """
-        return self._pages("/v1/multidraws", types.MultidrawSummary, {}, limit)
+        return self._pages("/v1/multidraws", _types.MultidrawSummary, {}, limit)
 
     def create_multidraw(
         self,
@@ -1616,11 +1622,11 @@ class Operations:
         count: int,
         lock_key: str,
         async_: bool | None = None,
-        prizes: Sequence[types.WeightedPrize | Mapping[str, Any]] | None = None,
-        range: types.RangeRequest | Mapping[str, Any] | None = None,
+        prizes: Sequence[_types.WeightedPrize | Mapping[str, Any]] | None = None,
+        range: _types.RangeRequest | Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """Draw many times; 202 instead of 201 while the operation is running.
 
         Draws up to 20,000,000 integers of a range, or prizes by weight, under a lock key. With `async` it answers 202
@@ -1637,7 +1643,7 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/multidraws",
-            types.Multidraw,
+            _types.Multidraw,
             body={"count": count, "lock_key": lock_key, "async": async_, "prizes": prizes, "range": range},
             key=idempotency_key,
             answer=answer,
@@ -1650,7 +1656,7 @@ class Operations:
         *,
         prize_results: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """Read a multi-draw.
 
         Shows a multi-draw, with up to 1,000 results inline. `objects=true` shows prizes as objects in place of ids.
@@ -1663,7 +1669,7 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/multidraws/{id}", {"id": multidraw}),
-            types.Multidraw,
+            _types.Multidraw,
             query={"prize_results": prize_results},
             answer=answer,
         )
@@ -1703,7 +1709,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """Go on with an interrupted multi-draw, in the background.
 
         Continues an interrupted operation at its last checkpoint. Its draws are those of an unbroken one.
@@ -1713,7 +1719,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/multidraws/{id}/resume", {"id": multidraw}),
-            types.Multidraw,
+            _types.Multidraw,
             key=idempotency_key,
             answer=answer,
         )
@@ -1725,7 +1731,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Multidraw:
+    ) -> _types.Multidraw:
         """End an interrupted or completed multi-draw; its draws stay readable.
 
         Ends an operation and frees its lock key. Its draws stay readable.
@@ -1735,12 +1741,12 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/multidraws/{id}/rollback", {"id": multidraw}),
-            types.Multidraw,
+            _types.Multidraw,
             key=idempotency_key,
             answer=answer,
         )
 
-    def publications(self, *, status: str | None = None, limit: int = 200) -> Iterator[types.Publication]:
+    def publications(self, *, status: str | None = None, limit: int = 200) -> Iterator[_types.Publication]:
         """List publications, oldest first.
 
         Lists publications without their payloads, by `status` if that is given.
@@ -1749,7 +1755,7 @@ class Operations:
 
         status: only those of this status
         """
-        return self._pages("/v1/publications", types.Publication, {"status": status}, limit)
+        return self._pages("/v1/publications", _types.Publication, {"status": status}, limit)
 
     def create_publication(
         self,
@@ -1760,7 +1766,7 @@ class Operations:
         publish_at: datetime | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Make a publication: scheduled, or a draft without a time.
 
         Schedules a payload for a target. It is never sent before `publish_at` by the database's clock; `jitter` adds a
@@ -1776,13 +1782,13 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/publications",
-            types.Publication,
+            _types.Publication,
             body={"payload": payload, "target": target, "jitter": jitter, "publish_at": publish_at},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_publication(self, publication: str, /, *, answer: Answer | None = None) -> types.Publication:
+    def get_publication(self, publication: str, /, *, answer: Answer | None = None) -> _types.Publication:
         """Read a publication with its payload.
 
         Shows a publication: its times, attempts and last error, and who executes it.
@@ -1792,18 +1798,18 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/publications/{id}", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             answer=answer,
         )
 
-    def attempts(self, publication: str, /, *, limit: int = 200) -> Iterator[types.Attempt]:
+    def attempts(self, publication: str, /, *, limit: int = 200) -> Iterator[_types.Attempt]:
         """List a publication's attempts in order.
 
         Lists executions. `lost`: its process died; `refused`: its result came after that, and did not count.
 
         For admin, service and reader keys.
         """
-        return self._pages(_path("/v1/publications/{id}/attempts", {"id": publication}), types.Attempt, {}, limit)
+        return self._pages(_path("/v1/publications/{id}/attempts", {"id": publication}), _types.Attempt, {}, limit)
 
     def cancel_publication(
         self,
@@ -1812,7 +1818,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Cancel a draft or a scheduled publication.
 
         Once this is answered with 200, the publication is never sent.
@@ -1822,7 +1828,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/publications/{id}/cancel", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             key=idempotency_key,
             answer=answer,
         )
@@ -1834,7 +1840,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Publish a draft or a scheduled publication now.
 
         Makes a draft or a scheduled publication due now.
@@ -1844,7 +1850,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/publications/{id}/publish", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             key=idempotency_key,
             answer=answer,
         )
@@ -1856,7 +1862,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Attempt a failed publication anew.
 
         Makes a failed publication due again. Its `webhook-id` stays the same, and its version grows.
@@ -1866,7 +1872,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/publications/{id}/retry", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             key=idempotency_key,
             answer=answer,
         )
@@ -1880,7 +1886,7 @@ class Operations:
         jitter: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Publication:
+    ) -> _types.Publication:
         """Give a draft its time, or a scheduled publication another one.
 
         Gives a publication its time, as long as it was not claimed.
@@ -1893,7 +1899,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/publications/{id}/schedule", {"id": publication}),
-            types.Publication,
+            _types.Publication,
             body={"publish_at": publish_at, "jitter": jitter},
             key=idempotency_key,
             answer=answer,
@@ -1906,7 +1912,7 @@ class Operations:
         status: str | None = None,
         stuck: bool | None = None,
         limit: int = 200,
-    ) -> Iterator[types.Saga]:
+    ) -> Iterator[_types.Saga]:
         """List operations of several steps, oldest first.
 
         Lists operations of several steps, which transfers between ledgers are made of. Filter them by `status`, or by
@@ -1918,16 +1924,16 @@ class Operations:
         status: only those of this status: pending, completed, failed or compensated
         stuck: true: only those that fail to get on
         """
-        return self._pages("/v1/sagas", types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
+        return self._pages("/v1/sagas", _types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
 
-    def get_saga(self, saga: str, /, *, answer: Answer | None = None) -> types.Saga:
+    def get_saga(self, saga: str, /, *, answer: Answer | None = None) -> _types.Saga:
         """Read an operation of several steps.
 
         Shows an operation with its steps, attempts, last error, and when it is tried again.
 
         For admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/sagas/{id}", {"id": saga}), types.Saga, answer=answer)
+        return self._invoke("GET", _path("/v1/sagas/{id}", {"id": saga}), _types.Saga, answer=answer)
 
     def compensate_saga(
         self,
@@ -1936,7 +1942,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Saga:
+    ) -> _types.Saga:
         """Give a pending operation up: steps that are not done are cancelled, those that are done are undone.
 
         Gives a pending operation up. The answer comes at once; the operation ends as `compensated` when everything done
@@ -1947,7 +1953,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/sagas/{id}/compensate", {"id": saga}),
-            types.Saga,
+            _types.Saga,
             key=idempotency_key,
             answer=answer,
         )
@@ -1959,7 +1965,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Saga:
+    ) -> _types.Saga:
         """Let a pending operation be tried at once.
 
         Tries a pending operation now instead of at its next time.
@@ -1969,19 +1975,19 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/sagas/{id}/retry", {"id": saga}),
-            types.Saga,
+            _types.Saga,
             key=idempotency_key,
             answer=answer,
         )
 
-    def subscriptions(self, *, limit: int = 200) -> Iterator[types.Subscription]:
+    def subscriptions(self, *, limit: int = 200) -> Iterator[_types.Subscription]:
         """List subscriptions, oldest first.
 
         Lists subscriptions that were not deleted.
 
         For admin, service and reader keys.
         """
-        return self._pages("/v1/subscriptions", types.Subscription, {}, limit)
+        return self._pages("/v1/subscriptions", _types.Subscription, {}, limit)
 
     def create_subscription(
         self,
@@ -1994,7 +2000,7 @@ class Operations:
         types: Sequence[str] | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Subscribe a webhook to the events of topics.
 
         Delivers the events of topics to a webhook, in order within each topic, at least once. Repeats have the same
@@ -2013,7 +2019,7 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/subscriptions",
-            types.Subscription,
+            _types.Subscription,
             body={"name": name, "target": target, "topics": topics, "envelope": envelope, "from": from_, "types": types},
             key=idempotency_key,
             answer=answer,
@@ -2026,7 +2032,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """End a subscription for good.
 
         Ends a subscription. Its name is free then.
@@ -2036,12 +2042,12 @@ class Operations:
         return self._invoke(
             "DELETE",
             _path("/v1/subscriptions/{id}", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_subscription(self, subscription: str, /, *, answer: Answer | None = None) -> types.Subscription:
+    def get_subscription(self, subscription: str, /, *, answer: Answer | None = None) -> _types.Subscription:
         """Read a subscription.
 
         Shows a subscription, and whether it is paused and why.
@@ -2051,7 +2057,7 @@ class Operations:
         return self._invoke(
             "GET",
             _path("/v1/subscriptions/{id}", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             answer=answer,
         )
 
@@ -2062,7 +2068,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Keep a subscription's events back.
 
         After the answer at most one event of each topic is sent, until the subscription is resumed.
@@ -2072,7 +2078,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/subscriptions/{id}/pause", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             key=idempotency_key,
             answer=answer,
         )
@@ -2086,7 +2092,7 @@ class Operations:
         topic: str,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Deliver a topic's events after a number, again or for the first time.
 
         Moves the subscription's place in one topic, back or on. Events that come again have the `webhook-id` that they
@@ -2100,7 +2106,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/subscriptions/{id}/replay", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             body={"after": after, "topic": topic},
             key=idempotency_key,
             answer=answer,
@@ -2113,7 +2119,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Subscription:
+    ) -> _types.Subscription:
         """Let a paused subscription's events go.
 
         Goes on where it was, at once. Refusals are counted anew.
@@ -2123,12 +2129,12 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/subscriptions/{id}/resume", {"id": subscription}),
-            types.Subscription,
+            _types.Subscription,
             key=idempotency_key,
             answer=answer,
         )
 
-    def subscription_topics(self, subscription: str, /, *, limit: int = 200) -> Iterator[types.TopicProgress]:
+    def subscription_topics(self, subscription: str, /, *, limit: int = 200) -> Iterator[_types.TopicProgress]:
         """List the topics that a subscription has come to, and how far.
 
         Lists the topics by name, each with the last event that was delivered, the last there is, and why the next one
@@ -2136,28 +2142,28 @@ class Operations:
 
         For admin, service and reader keys.
         """
-        return self._pages(_path("/v1/subscriptions/{id}/topics", {"id": subscription}), types.TopicProgress, {}, limit)
+        return self._pages(_path("/v1/subscriptions/{id}/topics", {"id": subscription}), _types.TopicProgress, {}, limit)
 
-    def targets(self, *, limit: int = 200) -> Iterator[types.Target]:
+    def targets(self, *, limit: int = 200) -> Iterator[_types.Target]:
         """List targets, oldest first.
 
         Lists targets without their secrets.
 
         For admin, service and reader keys.
         """
-        return self._pages("/v1/targets", types.Target, {}, limit)
+        return self._pages("/v1/targets", _types.Target, {}, limit)
 
     def create_target(
         self,
         *,
         kind: Literal["webhook", "deviantart"],
         name: str,
-        config: types.TargetConfig | Mapping[str, Any] | None = None,
+        config: _types.TargetConfig | Mapping[str, Any] | None = None,
         timeout: str | timedelta | None = None,
         url: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.MadeTarget:
+    ) -> _types.MadeTarget:
         """Make a target; its signing secret is shown this once.
 
         Says where publications go. Keep the `secret`: webhooks are signed with it, and it is not shown again.
@@ -2172,20 +2178,20 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/targets",
-            types.MadeTarget,
+            _types.MadeTarget,
             body={"kind": kind, "name": name, "config": config, "timeout": timeout, "url": url},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_target(self, target: str, /, *, answer: Answer | None = None) -> types.Target:
+    def get_target(self, target: str, /, *, answer: Answer | None = None) -> _types.Target:
         """Read a target, and how it is slowed down.
 
         Shows a target, whether it works, and how far deliveries to it are slowed down.
 
         For admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/targets/{id}", {"id": target}), types.Target, answer=answer)
+        return self._invoke("GET", _path("/v1/targets/{id}", {"id": target}), _types.Target, answer=answer)
 
     def replace_credentials(
         self,
@@ -2197,7 +2203,7 @@ class Operations:
         refresh_token: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Target:
+    ) -> _types.Target:
         """Give a target new credentials, and resume it.
 
         Replaces the credentials of a target that needs some, and lets its publications go.
@@ -2210,7 +2216,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/targets/{id}/credentials", {"id": target}),
-            types.Target,
+            _types.Target,
             body={"client_id": client_id, "client_secret": client_secret, "refresh_token": refresh_token},
             key=idempotency_key,
             answer=answer,
@@ -2223,7 +2229,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Target:
+    ) -> _types.Target:
         """Keep a target's publications back.
 
         Keeps every publication of a target back until it is resumed.
@@ -2233,7 +2239,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/targets/{id}/pause", {"id": target}),
-            types.Target,
+            _types.Target,
             key=idempotency_key,
             answer=answer,
         )
@@ -2245,7 +2251,7 @@ class Operations:
         *,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Target:
+    ) -> _types.Target:
         """Let a paused target's publications go.
 
         Lets a paused target's publications go. Those that are due go at once.
@@ -2255,7 +2261,7 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/targets/{id}/resume", {"id": target}),
-            types.Target,
+            _types.Target,
             key=idempotency_key,
             answer=answer,
         )
@@ -2268,7 +2274,7 @@ class Operations:
         overlap: str | timedelta | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.MadeTarget:
+    ) -> _types.MadeTarget:
         """Replace a webhook's signing secret; the old one signs too for a while.
 
         Makes a new signing secret. For `overlap`, deliveries are signed with both, so that the receiver can change
@@ -2281,13 +2287,13 @@ class Operations:
         return self._invoke(
             "POST",
             _path("/v1/targets/{id}/secret", {"id": target}),
-            types.MadeTarget,
+            _types.MadeTarget,
             body={"overlap": overlap},
             key=idempotency_key,
             answer=answer,
         )
 
-    def transfers_by_reference(self, *, reference: str | None = None, limit: int = 200) -> Iterator[types.Transfer]:
+    def transfers_by_reference(self, *, reference: str | None = None, limit: int = 200) -> Iterator[_types.Transfer]:
         """Find the deposit, withdrawal or transfer that has completed with a reference.
 
         Finds the one deposit, withdrawal or transfer that completed with a `reference`. The list has one item or none.
@@ -2296,20 +2302,20 @@ class Operations:
 
         reference: which must be given; users find what they are a party to
         """
-        return self._pages("/v1/transfers", types.Transfer, {"reference": reference}, limit)
+        return self._pages("/v1/transfers", _types.Transfer, {"reference": reference}, limit)
 
     def transfer(
         self,
         *,
         amount: int | None = None,
         from_: str | None = None,
-        legs: Sequence[types.LegRequest | Mapping[str, Any]] | None = None,
+        legs: Sequence[_types.LegRequest | Mapping[str, Any]] | None = None,
         memo: str | None = None,
         reference: str | None = None,
         to: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Transfer:
+    ) -> _types.Transfer:
         """Move money between accounts.
 
         Moves money in one commit. With `legs` in place of `from`, `to` and `amount`, all of up to 100 legs are done or
@@ -2325,20 +2331,20 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/transfers",
-            types.Transfer,
+            _types.Transfer,
             body={"amount": amount, "from": from_, "legs": legs, "memo": memo, "reference": reference, "to": to},
             key=idempotency_key,
             answer=answer,
         )
 
-    def get_transfer(self, transfer: str, /, *, answer: Answer | None = None) -> types.Transfer:
+    def get_transfer(self, transfer: str, /, *, answer: Answer | None = None) -> _types.Transfer:
         """Read a transfer.
 
         Shows a transfer, deposit or withdrawal: whether it completed, when, and why not.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
-        return self._invoke("GET", _path("/v1/transfers/{id}", {"id": transfer}), types.Transfer, answer=answer)
+        return self._invoke("GET", _path("/v1/transfers/{id}", {"id": transfer}), _types.Transfer, answer=answer)
 
     def withdraw(
         self,
@@ -2349,7 +2355,7 @@ class Operations:
         reference: str | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
-    ) -> types.Movement:
+    ) -> _types.Movement:
         """Take money to the outside.
 
         Books money that leaves. It takes available money only. With a `reference`, the same withdrawal under another
@@ -2363,7 +2369,7 @@ class Operations:
         return self._invoke(
             "POST",
             "/v1/withdrawals",
-            types.Movement,
+            _types.Movement,
             body={"account": account, "amount": amount, "memo": memo, "reference": reference},
             key=idempotency_key,
             answer=answer,
