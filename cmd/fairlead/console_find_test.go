@@ -48,7 +48,7 @@ func (b *browser) press(keys string, modifiers ...chromedp.KeyOption) {
 func (s *scene) explainsWhatIsEmpty(b *browser) {
 	s.t.Helper()
 	for name, has := range map[string]string{
-		"campaigns": "New campaign", "auctions": "New auction", "publications": "New publication", "targets": "New target", "multidraws": "curl", "automations": "curl", "transfers": "curl",
+		"campaigns": "New campaign", "auctions": "New auction", "publications": "New publication", "targets": "New target", "multidraws": "curl", "automations": "curl", "subscriptions": "curl", "transfers": "curl",
 		"accounts": "New account", "sagas": "There is none yet", "locks": "Nothing is held",
 	} {
 		b.visit("/console/" + name)
@@ -383,7 +383,7 @@ func (s *scene) looksOnly(b *browser) {
 	b.write("form", "key", secret)
 	b.click("form", "Sign in")
 	b.await("the page", `document.querySelector("h1")?.textContent === "API keys"`)
-	for _, path := range []string{"/console/keys", "/console/campaigns/" + open, "/console/accounts/buyer-1", "/console/publications?status=failed", "/console/new/campaign", "/console/campaigns", "/console/automations"} {
+	for _, path := range []string{"/console/keys", "/console/campaigns/" + open, "/console/accounts/buyer-1", "/console/publications?status=failed", "/console/new/campaign", "/console/campaigns", "/console/automations", "/console/subscriptions"} {
 		b.visit(path)
 		b.await("why nothing can be done", `document.querySelector("nav").textContent.includes("You are signed in with a reader key")`)
 		b.await("no action is offered", `document.querySelector(".chooses") === null && [...document.querySelectorAll("main .page-head .actions button, main td.act button, main button[type=submit].primary")].every((e) => e.disabled)`)

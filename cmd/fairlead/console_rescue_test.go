@@ -43,6 +43,7 @@ func TestConsoleRescues(t *testing.T) {
 		{"a retry that fails", s.reportsRetry},
 		{"in doubt", s.rescuesDoubt},
 		{"automation", s.rescuesAutomation},
+		{"subscription", s.rescuesSubscription},
 		{"audited releases", s.releases},
 		{"targets", s.faresOfTargets},
 	} {

@@ -43,6 +43,7 @@ type scene struct {
 	failed, scheduled, draft     string // publications
 	publishing                   string // another one
 	automation, multidraw        string
+	subscription                 string
 	transfer, legs, saga         string
 	refusing                     string // target
 	adminID                      string // of the key
@@ -264,7 +265,14 @@ func (s *scene) fill() {
 	s.call("POST", "/v1/multidraws", obj{"lock_key": "wheel", "count": 20, "prizes": []obj{{"id": "gold", "name": payloadImage, "weight": 1}, {"id": "tin", "name": "Tin", "weight": 9}}})
 	s.newLock("ship " + payloadImage)
 	s.newKey(payloadScript)
+	s.subscription = s.newSubscription("Bids and sales "+payloadImage, "nowhere", "auction:*", "campaign:"+s.onSale)
 	s.automation = s.id("POST", "/v1/automations", obj{"name": "Weekly digest " + payloadImage, "target": "nowhere", "weekdays": []string{"mon"}, "times": []string{"09:00"}})
+}
+
+// newSubscription delivers topics from their first events.
+func (s *scene) newSubscription(name, target string, topics ...string) string {
+	s.t.Helper()
+	return s.id("POST", "/v1/subscriptions", obj{"name": name, "target": target, "topics": topics, "from": "start"})
 }
 
 func (s *scene) newHold() string {

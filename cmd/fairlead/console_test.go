@@ -73,6 +73,8 @@ func (s *scene) pages() []shownPage {
 		{"targets", "/console/targets", payloadLink},
 		{"target-failing", "/console/targets/" + s.refusing, "the target answered 404"},
 		{"target-idle", "/console/targets/nowhere", "No attempt to deliver to it has ended yet"},
+		{"subscriptions", "/console/subscriptions", payloadImage},
+		{"subscription", "/console/subscriptions/" + s.subscription, "retrying"},
 		{"accounts", "/console/accounts", "buyer-1"},
 		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},
 		{"account", "/console/accounts/buyer-1", "behind"},
