@@ -45,5 +45,5 @@ function topicLink(topic) {
 
 // replay asks after which event a topic is delivered again.
 function replay(s, t, done) {
-  return action("Replay", { title: `Replay ${t.topic}`, verb: "Replay the topic", keep: "Replay nothing", explain: `All events after the number that you give are delivered again, in order. Repeats have the ids that they had. Up to ${t.seq} they were delivered; the last one is ${t.head}.`, path: `/v1/subscriptions/${s.id}/replay`, fields: [{ name: "after", label: "After number", type: "number", required: true, value: String(t.seq) }], body: (f) => ({ topic: t.topic, after: Number(f.after) }), audit: { object: s.id }, done });
+  return action("Replay", { title: `Replay ${t.topic}`, verb: "Replay the topic", keep: "Replay nothing", explain: `All events after the number that you give are delivered again, in order. Repeats have the ids that they had. It has delivered the events up to ${t.seq}, of ${t.head}.`, path: `/v1/subscriptions/${s.id}/replay`, fields: [{ name: "after", label: "After number", type: "number", required: true, value: String(t.seq) }], body: (f) => ({ topic: t.topic, after: Number(f.after) }), audit: { object: s.id }, done });
 }
