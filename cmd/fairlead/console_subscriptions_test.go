@@ -40,7 +40,7 @@ func (s *scene) rescuesSubscription(b *browser) {
 	}
 
 	b.visit("/console/subscriptions/" + id)
-	status("delivering")
+	status("active")
 	row("current")
 	b.confirm("main", "Pause")
 	status("paused")
@@ -50,7 +50,7 @@ func (s *scene) rescuesSubscription(b *browser) {
 	row("behind")
 	b.everywhere("subscription-paused")
 	b.confirm("main", "Resume")
-	status("delivering")
+	status("active")
 	s.eventually("what came meanwhile is delivered", func() bool { return len(deliveries()) == 3 })
 
 	b.visit("/console/subscriptions/" + id)

@@ -23,7 +23,7 @@ const named = (topics) => (topics.length > 2 ? `${topics.slice(0, 2).join(", ")}
 
 export const targetLink = (s) => h("a", { href: `/console/targets/${encodeURIComponent(s.target)}` }, s.target);
 
-export const stateBadge = (s) => (s.paused_at ? badge(s.paused_reason === "refused" ? "refused" : "paused", s.paused_reason === "refused" ? "bad" : "warn") : badge("delivering", "good"));
+export const stateBadge = (s) => (s.paused_at ? badge(s.paused_reason === "refused" ? "refused" : "paused", s.paused_reason === "refused" ? "bad" : "warn") : badge("active", "good"));
 
 // toggle pauses what goes and resumes what rests.
 export function toggle(s, done) {
