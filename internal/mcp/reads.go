@@ -171,6 +171,14 @@ func (s *service) addOtherReads(b *builder) {
 		func(in attempts) string { return in.of(at("/v1/publications/%s/attempts", in.Publication)) })
 	read(s, b, "list_targets", "List targets", "Lists where publications go, by name, and how each fares: delivering, failing, slowed, or paused and why.",
 		func(in page) string { return in.of("/v1/targets") })
+	read(s, b, "list_subscriptions", "List subscriptions", "Lists subscriptions: which topics' events go to which target, and whether they are paused and why.",
+		func(in page) string { return in.of("/v1/subscriptions") })
+	type topics struct {
+		Subscription id `json:"subscription" jsonschema:"the subscription's id"`
+		page
+	}
+	read(s, b, "list_subscription_topics", "List a subscription's topics", "Lists the topics that a subscription has come to: how many events are still to be delivered, and the last error.",
+		func(in topics) string { return in.of(at("/v1/subscriptions/%s/topics", in.Subscription)) })
 	type found struct {
 		Text string `json:"text" jsonschema:"an id, the reference of a transfer, the beginning of an account's id, or a part of a name"`
 	}
