@@ -231,6 +231,7 @@ func TestMCPReads(t *testing.T) {
 		"list_auctions": {}, "get_auction": {"auction": s.auction}, "get_leaderboard": {"auction": s.auction}, "get_min_winning_bid": {"auction": s.auction},
 		"list_auction_winners": {"auction": s.auction}, "list_bids": {"auction": s.auction}, "list_account_bids": {"account": "buyer-1"},
 		"list_publications": {"status": "failed"}, "get_publication": {"publication": s.failed}, "list_attempts": {"publication": s.failed}, "list_targets": {},
+		"list_subscriptions": {}, "list_subscription_topics": {"subscription": s.subscription, "limit": 2},
 		"search": {"text": "buyer"}, "list_locks": {"limit": 1}, "verify_draw": {"campaign": s.drawn}, "verify_multidraw": {"multidraw": s.multidraw},
 	}
 	var names []string
