@@ -1,0 +1,86 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+)
+
+// TestStoppedDelivererWakes stops the server that delivers while an event is at the receiver. The other one takes over: it sends that
+// event again, and those after it. The first one gets its answer when it wakes, moves no place, and sends nothing.
+func TestStoppedDelivererWakes(t *testing.T) {
+	database := newDatabase(t)
+	servers := []*sim.Server{newServer(t, database, subscriptionArgs()...), newServer(t, database, subscriptionArgs()...)}
+	in := newPorch(t)
+	in.target(t, servers[0], "porch")
+	arrived := make(chan struct{}, 1)
+	for round := range testwait.Count(2, 20) {
+		leader, other := delivererOf(t, servers)
+		l := newLot(t, other, 3)
+		nth := 2 + int64(round)%(l.last-1) // The first event tells the leader's term.
+		release := make(chan struct{})
+		var held atomic.Bool
+		in.holding(func(a arrival) {
+			if a.topic == l.topic && a.seq == nth && !held.Swap(true) {
+				arrived <- struct{}{}
+				<-release
+			}
+		})
+		t.Cleanup(func() { _ = leader.Signal(syscall.SIGCONT) }) // It is awake, unless the test has failed.
+		subscription := post(t, clientOf(t, other), "/v1/subscriptions", fmt.Sprintf(`{"name":"round-%d","target":"porch","topics":[%q],"from":"start"}`, round, l.topic)).ID
+		await(t, "the event", arrived)
+		place, term := placeOf(t, database, subscription, l.topic)
+		testwait.Must(t, leader.Signal(syscall.SIGSTOP))
+		l.bid(t, other, 2)
+		awaitCurrent(t, other, subscription, l)
+		_, next := placeOf(t, database, subscription, l.topic)
+		if place != nth-1 || next <= term {
+			t.Fatalf("round %d: the leader of term %d was at %d of %d, and that of term %d went on", round, term, place, nth-1, next)
+		}
+		before := in.of(l.topic)
+
+		close(release)
+		testwait.Must(t, leader.Signal(syscall.SIGCONT))
+		testwait.Eventually(t, patience, "the end of the leader's term", func() bool { return !delivers(t, leader) })
+		if seq, by := placeOf(t, database, subscription, l.topic); seq != l.last || by != next {
+			t.Errorf("round %d: the place was at %d by term %d, and is at %d by term %d", round, l.last, next, seq, by)
+		}
+		if after := in.of(l.topic); len(after) != len(before) {
+			t.Errorf("round %d: %v came late", round, after[len(before):])
+		}
+		l.bid(t, leader, 2) // The other one hears of them, and sends them.
+		awaitCurrent(t, leader, subscription, l)
+		if _, by := placeOf(t, database, subscription, l.topic); by == next { // Else it was too slow, and was replaced.
+			wantArrivals(t, in.of(l.topic), append(upTo(1, nth), upTo(nth, l.last)...))
+		}
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+	auditNow(t, database)
+}
+
+// delivers reports whether a server says that it delivers the events of subscriptions.
+func delivers(t *testing.T, server *sim.Server) bool {
+	t.Helper()
+	return reports(t, server, "fairlead_subscription_leading 1")
+}
+
+// delivererOf waits until one of two servers alone delivers.
+func delivererOf(t *testing.T, servers []*sim.Server) (leader, other *sim.Server) {
+	t.Helper()
+	testwait.Eventually(t, patience, "one that delivers", func() bool {
+		leader, other = servers[0], servers[1]
+		if delivers(t, other) {
+			leader, other = other, leader
+		}
+		return delivers(t, leader) && !delivers(t, other)
+	})
+	return leader, other
+}
