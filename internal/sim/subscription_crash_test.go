@@ -17,7 +17,7 @@ import (
 // one sends that event again, as it was, and then those after it, each once.
 func TestDelivererDiesBeforeItRecords(t *testing.T) {
 	database := newDatabase(t)
-	server := newServer(t, database, subscriptionArgs()...)
+	server := newServer(t, database, patientArgs()...)
 	in := newPorch(t)
 	bids := 5
 	for round := range testwait.Count(2, 20) {
@@ -28,20 +28,21 @@ func TestDelivererDiesBeforeItRecords(t *testing.T) {
 		post(t, clientOf(t, server), "/v1/targets/"+target+"/pause", ``)
 		subscription := post(t, clientOf(t, server), "/v1/subscriptions", fmt.Sprintf(`{"name":%q,"target":%q,"topics":[%q],"from":"start"}`, name, name, l.topic)).ID
 		nth := 1 + int64(round+1)%l.last
+		before := elected(server)
 		at := fmt.Sprintf("subscription.sent:%d", nth)
 		willDie(t, server, at)
 		resume := &sim.Op{Method: http.MethodPost, Path: "/v1/targets/" + target + "/resume", Key: uuid.NewString()}
 		_ = clientOf(t, server).Once(testwait.Context(t, patience), resume) // The answer may be lost with the server; its retry tells.
 		dies(t, server, at)
 
-		wantArrivals(t, in.of(l.topic), upTo(1, nth))
+		wantArrivals(t, in.of(l.topic), upTo(1, nth), elected(server) > before+1)
 		if place, _ := placeOf(t, database, subscription, l.topic); place != nth-1 {
 			t.Errorf("%s: the place is %d", at, place)
 		}
 		start(t, server)
 		testwait.Must(t, testwait.Err(clientOf(t, server).Settle(testwait.Context(t, patience), resume)))
 		awaitCurrent(t, server, subscription, l)
-		wantArrivals(t, in.of(l.topic), append(upTo(1, nth), upTo(nth, l.last)...))
+		wantArrivals(t, in.of(l.topic), append(upTo(1, nth), upTo(nth, l.last)...), elected(server) > before+2)
 		if t.Failed() {
 			t.Fatalf("round %d, %s", round, at)
 		}
