@@ -66,6 +66,58 @@ func TestStoppedDelivererWakes(t *testing.T) {
 	auditNow(t, database)
 }
 
+// TestStoppedDelivererWakesBesideAnother stops the server that delivers while an event is at the receiver, and wakes it while the other one
+// is at the same event. That it was taken may be recorded by either, and what comes is in order.
+func TestStoppedDelivererWakesBesideAnother(t *testing.T) {
+	database := newDatabase(t)
+	servers := []*sim.Server{newServer(t, database, patientArgs()...), newServer(t, database, patientArgs()...)}
+	in := newPorch(t)
+	in.target(t, servers[0], "porch")
+	arrived := make(chan struct{}, 2)
+	for round := range testwait.Count(1, 20) {
+		leader, other := delivererOf(t, servers)
+		l := newLot(t, other, 3)
+		nth := 1 + int64(round+1)%l.last
+		first, answerFirst := context.WithCancel(t.Context())
+		second, answerSecond := context.WithCancel(t.Context())
+		var came atomic.Int32
+		in.holding(func(a arrival) {
+			if a.topic != l.topic || a.seq != nth {
+				return
+			}
+			switch came.Add(1) {
+			case 1:
+				arrived <- struct{}{}
+				<-first.Done()
+			case 2:
+				arrived <- struct{}{}
+				<-second.Done()
+			}
+		})
+		t.Cleanup(func() { _ = leader.Signal(syscall.SIGCONT) }) // It is awake, unless the test has failed.
+		subscription := post(t, clientOf(t, other), "/v1/subscriptions", fmt.Sprintf(`{"name":"round-%d","target":"porch","topics":[%q],"from":"start"}`, round, l.topic)).ID
+		await(t, "the event", arrived)
+		testwait.Must(t, leader.Signal(syscall.SIGSTOP))
+		await(t, "its repeat", arrived)
+
+		answerFirst()
+		testwait.Must(t, leader.Signal(syscall.SIGCONT))
+		testwait.Eventually(t, patience, "the end of the leader's term", func() bool { return !delivers(t, leader) })
+		if seq, _ := placeOf(t, database, subscription, l.topic); seq < nth-1 {
+			t.Errorf("round %d: the place is %d, with %d under way", round, seq, nth)
+		}
+		answerSecond()
+		awaitCurrent(t, other, subscription, l)
+		l.bid(t, leader, 2)
+		awaitCurrent(t, leader, subscription, l)
+		wantArrivals(t, in.of(l.topic), upTo(1, l.last), true)
+		if t.Failed() {
+			t.Fatalf("round %d", round)
+		}
+	}
+	auditNow(t, database)
+}
+
 // delivers reports whether a server says that it delivers the events of subscriptions.
 func delivers(t *testing.T, server *sim.Server) bool {
 	t.Helper()
