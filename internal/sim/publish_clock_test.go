@@ -11,28 +11,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
+// clockOf gives an empty database a clock which the test steps: by so much it is ahead of its machine from then on. What is stepped are
+// functions of the same names as PostgreSQL's, which are found before those.
+func clockOf(t *testing.T, database string) (step func(by time.Duration)) {
+	t.Helper()
+	exec := func(sql string) {
+		t.Helper()
+		conn := connect(t, database)
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)))
+		testwait.Check(t, conn.Close(t.Context()))
+	}
+	exec(`CREATE SCHEMA skewed;
+		CREATE TABLE skewed.step (by interval NOT NULL);
+		INSERT INTO skewed.step VALUES ('0');
+		CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() + by FROM skewed.step $$;
+		CREATE FUNCTION skewed.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.statement_timestamp() + by FROM skewed.step $$;
+		CREATE FUNCTION skewed.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT pg_catalog.now() + by FROM skewed.step $$;
+		DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, skewed, pg_catalog', current_database()); END $$`)
+	return func(by time.Duration) {
+		t.Helper()
+		exec(fmt.Sprintf(`UPDATE skewed.step SET by = interval '%f seconds'`, by.Seconds()))
+	}
+}
+
 // TestClockThatIsWrong runs a server whose clock is an hour ahead of the database's, and one whose clock is an hour behind: what
-// counts is the database's. Its clock is what is moved here, by functions of the same names that are found before its own.
+// counts is the database's. Its clock is what is moved here.
 func TestClockThatIsWrong(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
 			database := newDatabase(t)
-			conn := connect(t, database)
-			for _, sql := range []string{
-				`CREATE SCHEMA skewed`,
-				fmt.Sprintf(`CREATE FUNCTION skewed.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
-					SELECT pg_catalog.clock_timestamp() + interval '%d seconds' $$`, int(skew.Seconds())),
-				fmt.Sprintf(`CREATE FUNCTION skewed.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS $$
-					SELECT pg_catalog.statement_timestamp() + interval '%d seconds' $$`, int(skew.Seconds())),
-				fmt.Sprintf(`CREATE FUNCTION skewed.now() RETURNS timestamptz LANGUAGE sql STABLE AS $$
-					SELECT pg_catalog.now() + interval '%d seconds' $$`, int(skew.Seconds())),
-				`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, skewed, pg_catalog', current_database()); END $$`,
-			} {
-				testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
-			}
+			clockOf(t, database)(skew)
 			type arrival struct{ at, stamped time.Time }
 			var (
 				mu       sync.Mutex
