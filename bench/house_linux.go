@@ -112,7 +112,7 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 			return err
 		}
 	}
-	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlySnapshot || o.only == onlyTails {
+	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlySnapshot || o.only == onlyTails || o.only == onlySizes {
 		return nil
 	}
 	if o.beforeBinary != "" {

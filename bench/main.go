@@ -66,6 +66,7 @@ type options struct {
 	snapshotAfter  time.Duration
 	tailsPairs     int
 	tailsMeasure   time.Duration
+	sizeCommands   int
 	tbperfPairs    int
 	tbperfAccounts int
 	sagaPairs      int
@@ -142,12 +143,13 @@ func parseOptions(args []string) (*options, error) {
 	f.DurationVar(&o.snapshotAfter, "snapshot-after", 3*time.Minute, "load under a long snapshot before what is measured")
 	f.IntVar(&o.tailsPairs, "tails-pairs", 1, "turns of tails")
 	f.DurationVar(&o.tailsMeasure, "tails-measure", 5*time.Minute, "measured part of each turn of tails")
+	f.IntVar(&o.sizeCommands, "size-commands", 200_000, "bids, purchases and transfers whose bytes are counted (up to 900,000)")
 	f.IntVar(&o.tbperfPairs, "tbperf-pairs", 3, "turns of tb-perf's case on each side")
 	f.IntVar(&o.tbperfAccounts, "tbperf-accounts", 100_000, "accounts of tb-perf's case (up to 100,000)")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -165,6 +167,7 @@ func parseOptions(args []string) (*options, error) {
 		o.freshWindow, o.freshLater = 3*time.Second, 8*time.Second
 		o.batchPairs, o.snapshotAfter = 1, 10*time.Second
 		o.tbperfPairs, o.tbperfAccounts, o.tailsMeasure = 1, 10_000, 10*time.Second
+		o.sizeCommands = 5000
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -184,6 +187,8 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--tbperf-pairs must be positive, and --tbperf-accounts from 2 to 100000")
 	case o.only == onlyTBPerf && (o.productBinary == "" || o.databaseURL != ""):
 		return nil, errors.New("--only tbperf needs --product, and a private PostgreSQL to which it can add a standby")
+	case o.sizeCommands < 1 || o.sizeCommands > 900_000:
+		return nil, errors.New("--size-commands must be from 1 to 900000")
 	case o.tailsPairs < 1 || o.tailsMeasure < time.Second:
 		return nil, errors.New("--tails-pairs must be positive, and --tails-measure a second at least")
 	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
@@ -215,10 +220,11 @@ const (
 	onlySnapshot  = "snapshot"
 	onlyTBPerf    = "tbperf"
 	onlyTails     = "tails"
+	onlySizes     = "sizes"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -363,6 +369,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printTails(out)
 	}
+	if o.wants(onlySizes) {
+		if err := h.sizes(ctx, o, results); err != nil {
+			return fmt.Errorf("sizes: %w", err)
+		}
+		results.printSizes(out)
+	}
 	return nil
 }
 
@@ -379,7 +391,7 @@ func (o *options) describe() map[string]any {
 		"mix_pairs": o.mixPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
 		"fresh_pairs": o.freshPairs, "fresh_window_s": o.freshWindow.Seconds(), "fresh_later_s": o.freshLater.Seconds(),
 		"batch_pairs": o.batchPairs, "snapshot_pairs": o.snapshotPairs, "snapshot_after_s": o.snapshotAfter.Seconds(),
-		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(),
+		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(), "size_commands": o.sizeCommands,
 		"tbperf_pairs": o.tbperfPairs, "tbperf_accounts": o.tbperfAccounts,
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}

@@ -45,6 +45,7 @@ type Results struct {
 	Fresh     []FreshTurn    `json:"fresh"`
 	Batches   []BatchTurn    `json:"batches"`
 	Snapshots []SnapshotTurn `json:"snapshots"`
+	Sizes     []SizeTurn     `json:"sizes"`
 	TBPerf    TBPerf         `json:"tbperf"`
 	Tails     []TailTurn     `json:"tails"`
 	Locks     []LockTurn     `json:"locks"`
