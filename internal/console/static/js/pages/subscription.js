@@ -4,6 +4,7 @@ import { age } from "../ages.js";
 import { get } from "../api.js";
 import { action, card, copy, facts, head, list, watch } from "../ui.js";
 import { badge, when } from "../format.js";
+import { home } from "../names.js";
 import { stateBadge, targetLink, toggle } from "./subscriptions.js";
 import { trail } from "./trail.js";
 
@@ -40,7 +41,7 @@ export default async function subscription(ctx) {
 
 function topicLink(topic) {
   const [kind, id] = topic.split(":");
-  return h("a", { href: `/console/${kind}s/${id}` }, topic);
+  return h("a", { href: home(kind, id) }, topic);
 }
 
 // replay asks after which event a topic is delivered again.
