@@ -71,7 +71,7 @@ func (s *scene) pages() []shownPage {
 		{"automations", "/console/automations", "Weekly digest"},
 		{"automation", "/console/automations/" + s.automation, "Weekly digest"},
 		{"targets", "/console/targets", payloadLink},
-		{"target-failing", "/console/targets/" + s.refusing, "the target answered 404"},
+		{"target-failing", "/console/targets/" + s.refusing, "the target answered 404. Such an answer ends the publication"},
 		{"target-idle", "/console/targets/nowhere", "No attempt to deliver to it has ended yet"},
 		{"accounts", "/console/accounts", "buyer-1"},
 		{"accounts-prefix", "/console/accounts?prefix=buyer", "buyer-4"},

@@ -6,7 +6,7 @@ import { plot } from "./plot.js";
 import { count, span, when } from "./format.js";
 
 const rate = (n) => (n >= 100 ? count(Math.round(n)) : String(Number(n.toPrecision(2))));
-const colours = ["--accent", "--flash", "--bad", "--good", "--warn", "--soft"];
+const colours = ["--accent", "--flash", "--bad", "--blue", "--violet", "--soft"];
 
 // Which series each chart shows. One with each shows a line for each series whose name begins so, the five greatest and the rest.
 const charts = {
