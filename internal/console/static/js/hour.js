@@ -14,7 +14,7 @@ const charts = {
   latency: { title: "Latency", series: [["latency p50", "requests p50"], ["latency p99", "requests p99"], ["commit p99", "commits p99"]], spell: (v) => (v === 0 ? "0" : span(v)), from: 0 },
   refusals: { title: "Refusals a minute, by reason", each: "refused ", times: 60, spell: rate, from: 0, none: "Nothing was refused." },
   locks: { title: "Time that requests for locks took", series: [["lock wait p50", "p50"], ["lock wait p99", "p99"]], spell: (v) => (v === 0 ? "0" : span(v)), from: 0, none: "Nobody asked for a lock." },
-  waiting: { title: "Requests that wait for a lock", series: [["locks waiting", "waiting, on all servers"]], spell: rate, from: 0 },
+  waiting: { title: "Requests that wait for a lock", series: [["locks waiting", "waiting, on all servers"]], spell: rate, from: 0, whole: true },
   published: { title: "Published a minute, by target", each: "attempts published ", times: 60, spell: rate, from: 0, none: "Nothing was published." },
   unpublished: { title: "Failed attempts a minute, by target", each: "attempts failed ", times: 60, spell: rate, from: 0, none: "No attempt failed." },
 };
@@ -66,7 +66,7 @@ export function hour(ctx, names, called = (name) => name.replaceAll("_", " ")) {
       if (key !== s.made) {
         s.made = key;
         s.plot = plot({
-          label: `${s.chart.title}, over the last hour`, spell: s.chart.spell, from: s.chart.from, height: 160,
+          label: `${s.chart.title}, over the last hour`, spell: s.chart.spell, from: s.chart.from, whole: s.chart.whole, height: 160,
           series: (found.length > 0 ? found : [{ name: "" }]).map((l, i) => ({ name: l.name, colour: colours[i], style: "line" })),
         });
         fill(s.place, s.plot.element);
