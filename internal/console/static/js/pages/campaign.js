@@ -68,7 +68,7 @@ export default async function campaign(ctx) {
         [c.status === "cancelled" ? "Refunded" : "Revenue", revenue],
         ["Buyers", buyers],
         ["Limit", c.purchase_limit === null ? "none" : `${count(c.purchase_limit)} an account`],
-        ["Paid to", account(c.beneficiary)],
+        ["Beneficiary", account(c.beneficiary)],
         ["Draw", c.beacon ? "by a public beacon" : c.draw],
         ["Made", when(c.created_at)],
         ["On sale", c.published_at && when(c.published_at)],
