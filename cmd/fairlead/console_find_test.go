@@ -31,6 +31,7 @@ func TestConsoleFinds(t *testing.T) {
 	s.choosesMany(b)
 	s.asksBySize(b)
 	s.keepsItsPlace(b)
+	s.narrowsToAnAccount(b)
 	s.showsZones(b)
 	s.followsWhoeverIsIn(b)
 	b.quiet("as an administrator")
@@ -348,6 +349,50 @@ func (s *scene) keepsItsPlace(b *browser) {
 	b.expect()
 	b.write("form", "account", "buyer-2")
 	b.await("one account's", `document.querySelectorAll("tbody tr").length > 20 && [...document.querySelectorAll("tbody tr")].every((e) => e.textContent.includes("buyer-2"))`)
+}
+
+// narrowsToAnAccount looks for one account's purchases, bids, and transfers between ledgers.
+func (s *scene) narrowsToAnAccount(b *browser) {
+	s.t.Helper()
+	auction := s.newAuction("Two bidders", "1h")
+	s.call("POST", "/v1/auctions/"+auction+"/start", nil)
+	for i, who := range []string{"buyer-1", "buyer-2", "buyer-1"} {
+		s.call("POST", "/v1/auctions/"+auction+"/bids", obj{"account": who, "amount": 1000 + 100*i})
+	}
+	cross := func(from, to string, amount int) (map[string]any, int) {
+		return s.try("POST", "/v1/cross-transfers", obj{"from": obj{"ledger": "local", "account": from}, "to": obj{"ledger": "local", "account": to}, "amount": amount, "mode": "saga"})
+	}
+	for from, to := range map[string]string{"buyer-1": "shop", "buyer-2": "shop", "buyer-3": "buyer-1"} {
+		if _, status := cross(from, to, 10); status != http.StatusCreated {
+			s.t.Errorf("a transfer from %s: %d", from, status)
+		}
+	}
+	if _, status := cross("buyer-1", "shop", 900_000_000); status != http.StatusPaymentRequired {
+		s.t.Errorf("a transfer without money: %d", status)
+	}
+	rows := func(caption, all, with string) string {
+		return fmt.Sprintf(`((rows) => rows.length === %s && rows.every((r) => r.textContent.includes(%q)))([...document.querySelectorAll("table")].filter((t) => t.caption?.textContent === %q).flatMap((t) => [...t.tBodies[0].rows]))`, all, with, caption)
+	}
+	b.visit("/console/campaigns/" + s.onSale)
+	b.await("a page of all", rows("Purchases", "10", "buyer-")+` && [...document.querySelectorAll("dt")].some((e) => e.textContent === "Refunded")`)
+	b.write("form.filters", "account", "buyer-1")
+	b.await("one account's", rows("Purchases", "10", "buyer-1")+` && location.search === "?account=buyer-1"`)
+	b.everywhere("campaign-of-account")
+	b.write("form.filters", "account", "nobody")
+	b.await("nobody's", `document.body.textContent.includes("No purchase is like that.")`)
+	b.visit("/console/auctions/" + auction + "?account=buyer-1")
+	b.await("one account's", rows("Bids", "2", "buyer-1"))
+	b.everywhere("auction-of-account")
+	b.visit("/console/sagas?status=completed")
+	b.await("all that are completed", rows("Sagas", "3", "completed"))
+	b.write("form.filters", "account", "buyer-1")
+	b.await("one account's, whatever their status", rows("Sagas", "3", "buyer-1")+` && location.search === "?account=buyer-1"`)
+	b.everywhere("sagas-of-account")
+	b.visit("/console/accounts/buyer-1")
+	b.await("the account's own", rows("Transfers between ledgers", "3", "buyer-1"))
+	b.await("the refused one, too, and why", `((e) => e?.includes("failed") && e.includes("The account has too little money."))([...document.querySelectorAll("table")].find((t) => t.caption?.textContent === "Transfers between ledgers")?.textContent)`)
+	b.everywhere("account-sagas")
+	b.quiet("one account's")
 }
 
 // showsZones chooses the time zone, which stays chosen.

@@ -22,6 +22,7 @@
 //	histogram.js      how often a multi-draw has drawn what
 //	search.js         the search over everything
 //	names.js          names beside ids
+//	ledgers.js        accounts of this ledger and of others
 //	forms.js          forms that make things, and where the server's refusals are shown
 //	bulk.js           one action on many rows of a list
 //	empty.js          what an empty list says

@@ -13,7 +13,7 @@
 // # Lists
 //
 // All lists are paged by the place of the last item seen (keyset), newest first, so that a page costs the same wherever it
-// is. A filter is served by an index, or there is none.
+// is. A filter is served by an index, or there is none. The bids of one account are looked for among those of one auction.
 //
 // The package promises nothing about authorisation: whoever may call the readers is the edge's to decide.
 package operator

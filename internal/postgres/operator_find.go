@@ -160,10 +160,25 @@ func (d *Operator) Firings(ctx context.Context, id uuid.UUID, before int64, limi
 		`SELECT `+firingFields+` FROM automation_firings WHERE automation = $1 AND number < $2 ORDER BY number DESC LIMIT $3`, id, before, limit)
 }
 
-// Purchases lists a campaign's purchases, newest first, below the number before.
-func (d *Operator) Purchases(ctx context.Context, campaign uuid.UUID, before int64, limit int) ([]lottery.Purchase, error) {
-	return query(ctx, d.db.reads, scanPurchase,
-		`SELECT `+purchaseFields+` FROM purchases WHERE campaign = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3`, campaign, before, limit)
+// Purchases lists a campaign's purchases, newest first, below the number before; of one account unless that is empty. Those of an account
+// are found among the campaign's or among the account's, whichever are fewer.
+func (d *Operator) Purchases(ctx context.Context, campaign uuid.UUID, account string, before int64, limit int) ([]lottery.Purchase, error) {
+	const purchases = `SELECT ` + purchaseFields + ` FROM purchases WHERE campaign = $1 AND seq < $2`
+	if account == "" {
+		return query(ctx, d.db.reads, scanPurchase, purchases+` ORDER BY seq DESC LIMIT $3`, campaign, before, limit)
+	}
+	return query(ctx, d.db.reads, scanPurchase, purchases+` AND account = $4 ORDER BY seq DESC LIMIT $3`, campaign, before, limit, account)
+}
+
+// Sagas finds the transfers between ledgers from or to an account, newest first, below the number before. The expressions are those of
+// the two indexes.
+func (d *Operator) Sagas(ctx context.Context, ledger, account string, before int64, limit int) ([]uuid.UUID, error) {
+	return query(ctx, d.db.reads, pgx.RowTo[uuid.UUID], `SELECT id FROM (
+			(SELECT id, number FROM sagas WHERE name = 'cross-transfer' AND (input::jsonb #>> '{from,ledger}') || '/' || (input::jsonb #>> '{from,account}') = $1
+				AND number < $2 ORDER BY number DESC LIMIT $3)
+			UNION (SELECT id, number FROM sagas WHERE name = 'cross-transfer' AND (input::jsonb #>> '{to,ledger}') || '/' || (input::jsonb #>> '{to,account}') = $1
+				AND number < $2 ORDER BY number DESC LIMIT $3)) AS s
+		ORDER BY number DESC LIMIT $3`, ledger+"/"+account, before, limit)
 }
 
 // Publications lists publications, newest first, below the number before.

@@ -102,14 +102,19 @@ func (d *Operator) Bids(ctx context.Context, id uuid.UUID, limit int) ([]operato
 		ORDER BY b.seq`, id, limit)
 }
 
-// LatestBids reads the newest bids of an auction, newest first, below the sequence number before.
-func (d *Operator) LatestBids(ctx context.Context, id uuid.UUID, before int64, limit int) ([]auction.Placed, error) {
-	return query(ctx, d.db.reads, func(row pgx.CollectableRow) (p auction.Placed, err error) {
+// LatestBids reads the newest bids of an auction, newest first, below the sequence number before; of one account unless that is empty.
+// Those of an account are looked for among the auction's, by the primary key: a bid pays for no index by account.
+func (d *Operator) LatestBids(ctx context.Context, id uuid.UUID, account string, before int64, limit int) ([]auction.Placed, error) {
+	const bids = `SELECT account, amount, previous_amount, round, seq, at FROM auction_bids WHERE auction = $1 AND seq < $2`
+	scan := func(row pgx.CollectableRow) (p auction.Placed, err error) {
 		err = row.Scan(&p.Account, &p.Amount, &p.PreviousAmount, &p.Round, &p.Seq, &p.At)
 		p.Auction = id
 		return p, err
-	}, `SELECT account, amount, previous_amount, round, seq, at FROM auction_bids
-		WHERE auction = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3`, id, before, limit)
+	}
+	if account == "" {
+		return query(ctx, d.db.reads, scan, bids+` ORDER BY seq DESC LIMIT $3`, id, before, limit)
+	}
+	return query(ctx, d.db.reads, scan, bids+` AND account = $4 ORDER BY seq DESC LIMIT $3`, id, before, limit, account)
 }
 
 // RoundMarks reads the newest starts, extensions and ends of an auction's rounds, oldest first.

@@ -30,7 +30,9 @@ type Operator interface {
 	Entries(ctx context.Context, account string, before operator.EntryPlace, limit int) ([]operator.Entry, error)
 	Multidraws(ctx context.Context, before int64, limit int) ([]multidraw.Operation, error)
 	Publications(ctx context.Context, f operator.PublicationFilter, before int64, limit int) ([]publish.Publication, error)
-	Purchases(ctx context.Context, campaign uuid.UUID, before int64, limit int) ([]lottery.Purchase, error)
+	Purchases(ctx context.Context, campaign uuid.UUID, account string, before int64, limit int) ([]lottery.Purchase, error)
+	// Sagas finds the transfers between ledgers from or to an account.
+	Sagas(ctx context.Context, ledger, account string, before int64, limit int) ([]uuid.UUID, error)
 	Attempts(ctx context.Context, publication uuid.UUID, before int64, limit int) ([]publish.Attempt, error)
 	Targets(ctx context.Context, before int64, limit int) ([]publish.Target, error)
 	Automations(ctx context.Context, before int64, limit int) ([]publish.Automation, error)
@@ -48,7 +50,7 @@ type Operator interface {
 	// What campaigns and auctions are drawn from.
 	SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error)
 	Bids(ctx context.Context, auction uuid.UUID, limit int) ([]operator.BidMark, error)
-	LatestBids(ctx context.Context, auction uuid.UUID, before int64, limit int) ([]auction.Placed, error)
+	LatestBids(ctx context.Context, auction uuid.UUID, account string, before int64, limit int) ([]auction.Placed, error)
 	RoundMarks(ctx context.Context, auction uuid.UUID, limit int) ([]operator.RoundMark, error)
 	Sales(ctx context.Context, campaign uuid.UUID, numbers []int) ([]operator.SaleMark, error)
 	Balances(ctx context.Context, account string, since time.Duration, limit int) (operator.Balances, error)
@@ -63,8 +65,8 @@ func (s *Server) adminRoutes() []route {
 		readRoute("/v1/admin/campaigns/{id}/map", accessAdmin, "Read which positions are sold", with(s.campaignOf, s.saleMap), same[saleMapView]),
 		listRoute("/v1/admin/auctions", accessAdmin, "List auctions, newest first", newestFirst(), rowsWith(asked[auction.Status]("status"), s.Operator.Auctions),
 			as[auctionSummaryView], numberOfAuction, withStatus("pending", "active", "completed", "cancelled")),
-		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(),
-			rowsWith(s.existingAuction, s.Operator.LatestBids), as[placedBidView], seqOfBid),
+		listRoute("/v1/admin/auctions/{id}/bids", accessAdmin, "List bids, newest first", newestFirst(), s.newestBids, as[placedBidView], seqOfBid,
+			filter{name: "account", doc: "only those of this account, which are looked for among all of the auction"}),
 		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
 		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), rowsWith(asked[string]("prefix"), s.Operator.Accounts),
 			as[accountView], func(a ledger.Account) string { return a.ID }, filter{name: "prefix", doc: "only those whose id begins so"}),

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -46,7 +47,7 @@ func (s *Server) findRoutes() []route {
 		listRoute("/v1/admin/automations/{id}/firings", accessAdmin, "List what an automation has fired, newest first", newestFirst(),
 			rowsWith(pathID("automation"), s.Operator.Firings), as[firingView], func(f publish.Firing) int64 { return f.Number }),
 		listRoute("/v1/admin/campaigns/{id}/purchases", accessAdmin, "List a campaign's purchases, newest first", newestFirst(), s.newestPurchases, viewPurchase,
-			func(p lottery.Purchase) int64 { return int64(p.Seq) }),
+			func(p lottery.Purchase) int64 { return int64(p.Seq) }, filter{name: "account", doc: "only those of this account"}),
 		listRoute("/v1/admin/accounts/{id}/entries", accessAdmin, "List an account's entries with their balances, newest first", newestEntries(),
 			rowsWith(systemAccount, s.Operator.Entries), as[accountEntryView], func(e operator.Entry) operator.EntryPlace { return e.Place() }),
 	}
@@ -144,7 +145,28 @@ func (s *Server) newestPurchases(r *http.Request, before int64, limit int) ([]lo
 	if err != nil {
 		return nil, err
 	}
-	return s.Operator.Purchases(r.Context(), c.ID, min(before, int64(c.TotalPositions)+1), limit)
+	return byAccount(s, r, func(ctx context.Context, account string) ([]lottery.Purchase, error) {
+		return s.Operator.Purchases(ctx, c.ID, account, min(before, int64(c.TotalPositions)+1), limit)
+	})
+}
+
+func (s *Server) newestBids(r *http.Request, before int64, limit int) ([]auction.Placed, error) {
+	id, err := s.existingAuction(r)
+	if err != nil {
+		return nil, err
+	}
+	return byAccount(s, r, func(ctx context.Context, account string) ([]auction.Placed, error) {
+		return s.Operator.LatestBids(ctx, id, account, before, limit)
+	})
+}
+
+// byAccount reads a list that may be narrowed to one account. What is one account's is looked for among all, so few may do that at once.
+func byAccount[R any](s *Server, r *http.Request, read func(ctx context.Context, account string) ([]R, error)) ([]R, error) {
+	account := r.URL.Query().Get("account")
+	if account == "" {
+		return read(r.Context(), "")
+	}
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]R, error) { return read(ctx, account) })
 }
 
 // accountEntryView is an entry with what it belongs to.

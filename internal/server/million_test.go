@@ -232,6 +232,8 @@ func (b *bulk) lotteryRows() []farPage {
 		{path: "/v1/multidraws", place: far},
 		{path: "/v1/admin/multidraws", place: 100},
 		{path: "/v1/admin/campaigns/" + great + "/purchases", place: 100},
+		{path: "/v1/admin/campaigns/" + great + "/purchases", filter: "account=great", place: 100},
+		{path: "/v1/admin/campaigns/" + great + "/purchases", filter: "account=small", place: 100, most: 1},
 		{path: "/v1/multidraws/" + draws + "/results", place: far},
 	}
 }
@@ -262,6 +264,7 @@ func (b *bulk) auctionRows() []farPage {
 		{path: "/v1/admin/auctions", filter: "status=cancelled", place: first, most: 50},
 		{path: "/v1/auctions/" + great + "/bids", place: far},
 		{path: "/v1/admin/auctions/" + great + "/bids", place: 100},
+		{path: "/v1/admin/auctions/" + great + "/bids", filter: "account=" + bidder, place: 100, most: 1},
 		{path: "/v1/auctions/" + great + "/leaderboard", place: far},
 		{path: "/v1/accounts/" + bidder + "/bids", place: 1, most: 1},
 		{path: "/v1/auctions/" + plain + "/winners", place: 1<<rankBits | int64(winners-100)},
@@ -344,6 +347,9 @@ func (b *bulk) otherRows() []farPage {
 		{path: "/v1/admin/sagas", filter: "name=cross-transfer"},
 		{path: "/v1/admin/sagas", filter: "status=failed", most: 50},
 		{path: "/v1/admin/sagas", filter: "stuck=true", most: 50},
+		{path: "/v1/admin/sagas", filter: "account=mover", place: 102},
+		{path: "/v1/admin/sagas", filter: "account=small", place: 102},
+		{path: "/v1/admin/sagas", filter: "account=nobody", most: 1},
 		{path: "/v1/admin/audit", text: idOf(100)},
 		{path: "/v1/admin/audit", filter: "principal=" + principal, text: idOf(100)},
 		{path: "/v1/admin/audit", filter: "action=campaign.create", text: idOf(100)},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -95,7 +96,8 @@ func (s *Server) sagaRoutes() []route {
 		fresh(sagaList(listRoute("/v1/sagas", accessStaff, "List operations of several steps, oldest first", oldestFirst(),
 			s.sagas(func(q *saga.Query, after int64) { q.After = after }), viewSaga, numberOfSaga))),
 		fresh(sagaList(listRoute("/v1/admin/sagas", accessAdmin, "List operations of several steps, newest first", newestFirst(),
-			s.sagas(func(q *saga.Query, before int64) { q.Before = before }), viewSaga, numberOfSaga))),
+			s.newestSagas, viewSaga, numberOfSaga,
+			filter{name: "account", doc: "only transfers from or to this account: its id, or LEDGER/ID for one of another ledger; not beside the other filters"}))),
 		readRoute("/v1/sagas/{id}", accessStaff, "Read an operation of several steps",
 			with(pathID("saga"), func(ctx context.Context, id uuid.UUID) (*saga.Saga, error) { return s.Cross.Saga(ctx, id) }), viewSaga),
 		act("retry", "Let a pending operation be tried at once", saga.Retry),
@@ -143,6 +145,35 @@ func (s *Server) sagas(from func(q *saga.Query, place int64)) func(*http.Request
 		}
 		return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) { return s.Cross.Sagas(ctx, q) })
 	}
+}
+
+// newestSagas is sagas backwards. Those of an account are found by indexes of their own, which have them in no status.
+func (s *Server) newestSagas(r *http.Request, before int64, limit int) ([]*saga.Saga, error) {
+	query := r.URL.Query()
+	account := query.Get("account")
+	if account == "" {
+		return s.sagas(func(q *saga.Query, before int64) { q.Before = before })(r, before, limit)
+	}
+	ledger, id, other := strings.Cut(account, "/")
+	if !other {
+		ledger, id = cross.Local, account
+	}
+	var c checks
+	c.id("account", id)
+	c.id("the ledger of account", ledger)
+	if query.Get("name") != "" || query.Get("status") != "" || query.Get("stuck") != "" {
+		c.fail("what is narrowed to an account can't be narrowed further")
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return bounded(r.Context(), s.scans, func(ctx context.Context) ([]*saga.Saga, error) {
+		ids, err := s.Operator.Sagas(ctx, ledger, id, before, limit)
+		if err != nil || len(ids) == 0 {
+			return nil, err
+		}
+		return s.Cross.Sagas(ctx, saga.Query{IDs: ids, Before: before, Limit: limit})
+	})
 }
 
 // stuck reads whether a list is narrowed to what fails to get on.

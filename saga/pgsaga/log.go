@@ -361,6 +361,10 @@ func (s Schema) list(q saga.Query) (sql string, args []any) {
 		args = append(args, saga.StuckAfter)
 		sql += fmt.Sprintf(` AND status = 'pending' AND attempts >= $%d`, len(args))
 	}
+	if q.IDs != nil {
+		args = append(args, q.IDs)
+		sql += fmt.Sprintf(` AND id = ANY ($%d)`, len(args))
+	}
 	return s.in(sql + order), args
 }
 

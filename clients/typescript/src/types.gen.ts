@@ -1922,7 +1922,7 @@ export interface Routes {
     /** List auctions, newest first */
     "/v1/admin/auctions": { query?: { limit?: number; after?: string; status?: string }; answer: AuctionSummaryList };
     /** List bids, newest first */
-    "/v1/admin/auctions/{id}/bids": { path: { id: string }; query?: { limit?: number; after?: string }; answer: PlacedBidList };
+    "/v1/admin/auctions/{id}/bids": { path: { id: string }; query?: { limit?: number; after?: string; account?: string }; answer: PlacedBidList };
     /** Read bids and rounds for a chart: every bid, or an even sample of many */
     "/v1/admin/auctions/{id}/chart": { path: { id: string }; answer: BidChart };
     /** List administrative actions, newest first */
@@ -1936,7 +1936,7 @@ export interface Routes {
     /** Read which positions are sold */
     "/v1/admin/campaigns/{id}/map": { path: { id: string }; answer: SaleMap };
     /** List a campaign's purchases, newest first */
-    "/v1/admin/campaigns/{id}/purchases": { path: { id: string }; query?: { limit?: number; after?: string }; answer: PurchaseList };
+    "/v1/admin/campaigns/{id}/purchases": { path: { id: string }; query?: { limit?: number; after?: string; account?: string }; answer: PurchaseList };
     /** Read a campaign's sales over time: every one, or an even sample of many */
     "/v1/admin/campaigns/{id}/sales": { path: { id: string }; answer: Sales };
     /** See which sessions of the database wait for PostgreSQL's own locks, and for whom */
@@ -1960,7 +1960,7 @@ export interface Routes {
     /** List a publication's attempts, newest first */
     "/v1/admin/publications/{id}/attempts": { path: { id: string }; query?: { limit?: number; after?: string }; answer: AttemptList };
     /** List operations of several steps, newest first */
-    "/v1/admin/sagas": { query?: { limit?: number; after?: string; name?: string; status?: string; stuck?: boolean }; answer: SagaList };
+    "/v1/admin/sagas": { query?: { limit?: number; after?: string; account?: string; name?: string; status?: string; stuck?: boolean }; answer: SagaList };
     /** Find things by id, reference or name */
     "/v1/admin/search": { query?: { q?: string }; answer: Found };
     /** List targets, newest first */

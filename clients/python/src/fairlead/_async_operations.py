@@ -150,9 +150,16 @@ class AsyncOperations:
         """List auctions, newest first. See :meth:`fairlead.Client.admin_auctions`."""
         return self._pages("/v1/admin/auctions", _types.AuctionSummary, {"status": status}, limit)
 
-    def admin_bids(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[_types.PlacedBid]:
+    def admin_bids(
+        self,
+        auction: str,
+        /,
+        *,
+        account: str | None = None,
+        limit: int = 200,
+    ) -> AsyncIterator[_types.PlacedBid]:
         """List bids, newest first. See :meth:`fairlead.Client.admin_bids`."""
-        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {}, limit)
+        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {"account": account}, limit)
 
     async def bid_chart(self, auction: str, /, *, answer: Answer | None = None) -> _types.BidChart:
         """Read bids and rounds for a chart: every bid, or an even sample of many. See :meth:`fairlead.Client.bid_chart`."""
@@ -195,9 +202,16 @@ class AsyncOperations:
             answer=answer,
         )
 
-    def admin_purchases(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[_types.Purchase]:
+    def admin_purchases(
+        self,
+        campaign: str,
+        /,
+        *,
+        account: str | None = None,
+        limit: int = 200,
+    ) -> AsyncIterator[_types.Purchase]:
         """List a campaign's purchases, newest first. See :meth:`fairlead.Client.admin_purchases`."""
-        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {}, limit)
+        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {"account": account}, limit)
 
     async def sales(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Sales:
         """Read a campaign's sales over time: every one, or an even sample of many. See :meth:`fairlead.Client.sales`."""
@@ -279,13 +293,14 @@ class AsyncOperations:
     def admin_sagas(
         self,
         *,
+        account: str | None = None,
         name: str | None = None,
         status: str | None = None,
         stuck: bool | None = None,
         limit: int = 200,
     ) -> AsyncIterator[_types.Saga]:
         """List operations of several steps, newest first. See :meth:`fairlead.Client.admin_sagas`."""
-        return self._pages("/v1/admin/sagas", _types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
+        return self._pages("/v1/admin/sagas", _types.Saga, {"account": account, "name": name, "status": status, "stuck": stuck}, limit)
 
     async def search(self, *, q: str | None = None, answer: Answer | None = None) -> _types.Found:
         """Find things by id, reference or name. See :meth:`fairlead.Client.search`."""

@@ -374,14 +374,23 @@ class Operations:
         """
         return self._pages("/v1/admin/auctions", _types.AuctionSummary, {"status": status}, limit)
 
-    def admin_bids(self, auction: str, /, *, limit: int = 200) -> Iterator[_types.PlacedBid]:
+    def admin_bids(
+        self,
+        auction: str,
+        /,
+        *,
+        account: str | None = None,
+        limit: int = 200,
+    ) -> Iterator[_types.PlacedBid]:
         """List bids, newest first.
 
         Lists the bids of an auction for the console.
 
         For admin and reader keys.
+
+        account: only those of this account, which are looked for among all of the auction
         """
-        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {}, limit)
+        return self._pages(_path("/v1/admin/auctions/{id}/bids", {"id": auction}), _types.PlacedBid, {"account": account}, limit)
 
     def bid_chart(self, auction: str, /, *, answer: Answer | None = None) -> _types.BidChart:
         """Read bids and rounds for a chart: every bid, or an even sample of many.
@@ -461,14 +470,23 @@ class Operations:
             answer=answer,
         )
 
-    def admin_purchases(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.Purchase]:
+    def admin_purchases(
+        self,
+        campaign: str,
+        /,
+        *,
+        account: str | None = None,
+        limit: int = 200,
+    ) -> Iterator[_types.Purchase]:
         """List a campaign's purchases, newest first.
 
         Lists the purchases of a campaign for the console.
 
         For admin and reader keys.
+
+        account: only those of this account
         """
-        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {}, limit)
+        return self._pages(_path("/v1/admin/campaigns/{id}/purchases", {"id": campaign}), _types.Purchase, {"account": account}, limit)
 
     def sales(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Sales:
         """Read a campaign's sales over time: every one, or an even sample of many.
@@ -623,6 +641,7 @@ class Operations:
     def admin_sagas(
         self,
         *,
+        account: str | None = None,
         name: str | None = None,
         status: str | None = None,
         stuck: bool | None = None,
@@ -634,11 +653,13 @@ class Operations:
 
         For admin and reader keys.
 
+        account: only transfers from or to this account: its id, or LEDGER/ID for one of another ledger; not beside the
+            other filters
         name: only those of this definition, such as cross-transfer
         status: only those of this status: pending, completed, failed or compensated
         stuck: true: only those that fail to get on
         """
-        return self._pages("/v1/admin/sagas", _types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
+        return self._pages("/v1/admin/sagas", _types.Saga, {"account": account, "name": name, "status": status, "stuck": stuck}, limit)
 
     def search(self, *, q: str | None = None, answer: Answer | None = None) -> _types.Found:
         """Find things by id, reference or name.

@@ -24,7 +24,7 @@ const failures = [
 
 // readable spells an error: a sentence, and the text itself for those who want it. A text that is not known is shown as it is.
 export function readable(text) {
-  const known = reasons[text] ?? failures.find(([pattern]) => pattern.test(text))?.[1];
+  const known = reasons[text.replace(/^(saga: )?step \S+ was refused: /, "")] ?? failures.find(([pattern]) => pattern.test(text))?.[1];
   if (!known) return h("span", { class: "break" }, text.replace(/^saga: /, ""));
   return h("span", { class: "lines" }, known, h("details", { class: "small soft" }, h("summary", {}, "As logged"), h("code", { class: "break" }, text)));
 }

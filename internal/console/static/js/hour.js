@@ -3,20 +3,20 @@ import { h, fill } from "./dom.js";
 import { get } from "./api.js";
 import { every } from "./ui.js";
 import { plot } from "./plot.js";
-import { count, span, when } from "./format.js";
+import { clockTime, count, span, when } from "./format.js";
 
 const rate = (n) => (n >= 100 ? count(Math.round(n)) : String(Number(n.toPrecision(2))));
-const colours = ["--accent", "--flash", "--bad", "--good", "--warn", "--soft"];
+const colours = ["--accent", "--flash", "--bad", "--blue", "--violet", "--soft"];
 
 // Which series each chart shows. One with each shows a line for each series whose name begins so, the five greatest and the rest.
 const charts = {
   throughput: { title: "Throughput, a second", series: [["requests", "requests"], ["commands", "commands"], ["failures", "failed requests"]], spell: rate, from: 0 },
   latency: { title: "Latency", series: [["latency p50", "requests p50"], ["latency p99", "requests p99"], ["commit p99", "commits p99"]], spell: (v) => (v === 0 ? "0" : span(v)), from: 0 },
-  refusals: { title: "Refusals a minute, by reason", each: "refused ", times: 60, spell: rate, from: 0, none: "Nothing was refused." },
-  locks: { title: "Time that requests for locks took", series: [["lock wait p50", "p50"], ["lock wait p99", "p99"]], spell: (v) => (v === 0 ? "0" : span(v)), from: 0, none: "Nobody asked for a lock." },
-  waiting: { title: "Requests that wait for a lock", series: [["locks waiting", "waiting, on all servers"]], spell: rate, from: 0 },
-  published: { title: "Published a minute, by target", each: "attempts published ", times: 60, spell: rate, from: 0, none: "Nothing was published." },
-  unpublished: { title: "Failed attempts a minute, by target", each: "attempts failed ", times: 60, spell: rate, from: 0, none: "No attempt failed." },
+  refusals: { title: "Refusals a minute, by reason", each: "refused ", times: 60, spell: rate, from: 0, none: "Nothing was refused" },
+  locks: { title: "Time that requests for locks took", series: [["lock wait p50", "p50"], ["lock wait p99", "p99"]], spell: (v) => (v === 0 ? "0" : span(v)), from: 0, none: "Nobody asked for a lock" },
+  waiting: { title: "Requests that wait for a lock", series: [["locks waiting", "waiting, on all servers"]], spell: rate, from: 0, whole: true },
+  published: { title: "Published a minute, by target", each: "attempts published ", times: 60, spell: rate, from: 0, none: "Nothing was published" },
+  unpublished: { title: "Failed attempts a minute, by target", each: "attempts failed ", times: 60, spell: rate, from: 0, none: "No attempt failed" },
 };
 
 const few = 5; // lines of a chart with a line for each reason or target
@@ -66,7 +66,7 @@ export function hour(ctx, names, called = (name) => name.replaceAll("_", " ")) {
       if (key !== s.made) {
         s.made = key;
         s.plot = plot({
-          label: `${s.chart.title}, over the last hour`, spell: s.chart.spell, from: s.chart.from, height: 160,
+          label: `${s.chart.title}, over the last hour`, spell: s.chart.spell, from: s.chart.from, whole: s.chart.whole, height: 160,
           series: (found.length > 0 ? found : [{ name: "" }]).map((l, i) => ({ name: l.name, colour: colours[i], style: "line" })),
         });
         fill(s.place, s.plot.element);
@@ -75,7 +75,7 @@ export function hour(ctx, names, called = (name) => name.replaceAll("_", " ")) {
       s.plot.zoom([Math.min(samples.at[0], latest - 600), latest]);
       const some = found.some((l) => l.values.some((v) => v !== null));
       s.plot.set(some ? [samples.at, ...found.map((l) => l.values)] : [[]], {
-        empty: samples.at.length === 0 ? "The first sample comes ten seconds after the server’s start." : s.chart.none ?? "Nothing was measured.",
+        empty: samples.at.length === 0 ? "The first sample comes ten seconds after the server’s start." : `${s.chart.none ?? "Nothing was measured"} by ${clockTime(latest * 1000)}.`,
         describe: some ? found.map((l) => `${l.name} ${s.chart.spell(l.values.findLast((v) => v !== null) ?? 0)} at last`).join(", ") : "",
       });
     }

@@ -23,6 +23,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 // fitted is the range of an axis that shows what there is and little else; from is a value that must be on it.
 const fitted = (from) => (u, low, high) => {
   if (low === null) return [0, 1];
+  if (high === from) return [from, from + 1]; // A line at nothing has no steps of its own.
   if (from !== undefined) low = Math.min(low, from);
   const room = (high - low || Math.abs(high) || 1) * 0.06;
   return [low === from ? low : low - room, high + room];

@@ -1,9 +1,11 @@
 import { h, fill } from "../dom.js";
-import { get } from "../api.js";
+import { get, query } from "../api.js";
 import { action, card, copy, facts, head, list, watch } from "../ui.js";
 import { badge, money, short, when } from "../format.js";
 import { account, named } from "../names.js";
 import { balanceChart } from "../history.js";
+import { readable } from "../errors.js";
+import { end } from "../ledgers.js";
 
 export default async function page(ctx) {
   const id = ctx.params.id;
@@ -53,6 +55,17 @@ export default async function page(ctx) {
         { name: "Price", num: true, cell: (p) => spell(p.price) },
         { name: "Purchase", cell: (p) => short(p.id) },
         { name: "When", cell: (p) => when(p.at) },
+      ],
+    }).element),
+    a && !id.includes("/") && card("Transfers between ledgers, newest first", list(ctx, {
+      caption: "Transfers between ledgers", none: "It has no transfer to or from another ledger.", limit: 10, prefix: "sagas.", path: () => `/v1/admin/sagas${query({ account: id })}`,
+      columns: [
+        { name: "Amount", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, money(s.transfer.amount, s.transfer.currency)) },
+        { name: "From", cell: (s) => end(s.transfer.from) },
+        { name: "To", cell: (s) => end(s.transfer.to) },
+        { name: "Status", cell: (s) => h("span", {}, badge(s.status), s.stuck && [" ", badge("stuck", "bad")]) },
+        { name: "Reason", cell: (s) => (s.reason || s.last_error ? readable(s.last_error || s.reason) : h("span", { class: "soft" }, "–")) },
+        { name: "Begun", cell: (s) => when(s.created_at) },
       ],
     }).element),
     card("Entries, newest first", list(ctx, {

@@ -1,6 +1,6 @@
 // An auction as it goes: the clock, who leads, and every bid.
 import { h, fill, text } from "../dom.js";
-import { get } from "../api.js";
+import { get, query } from "../api.js";
 import { action, card, copy, every, facts, head, list, table, watch } from "../ui.js";
 import { badge, clock, count, duration, money, when } from "../format.js";
 import { bidChart, pace, perSecond } from "../auction-chart.js";
@@ -54,7 +54,9 @@ export default async function auction(ctx) {
   ], a.rounds, { caption: "Rounds" }));
 
   const history = list(ctx, {
-    caption: "Bids", none: "No bids.", limit: 10, path: () => `/v1/admin/auctions/${a.id}/bids`,
+    caption: "Bids", none: "No bid is like that.", limit: 10, path: (f) => `/v1/admin/auctions/${a.id}/bids${query(f)}`,
+    empty: { says: "There are no bids.", curl: a.status === "active" && [`/v1/auctions/${a.id}/bids`, { account: "alice", amount: a.min_bid }] },
+    filters: [{ name: "account", label: "Account", placeholder: "alice" }],
     columns: [
       { name: "Account", lead: true, cell: (b) => account(b.account) },
       { name: "Amount", num: true, cell: (b) => spell(b.amount) }, { name: "Before", num: true, cell: (b) => (b.previous_amount ? spell(b.previous_amount) : "–") },

@@ -1,6 +1,6 @@
 // A campaign: its triangle as it fills, its money, its draw, and the proof, verified here.
 import { h, fill, text } from "../dom.js";
-import { get, getBytes } from "../api.js";
+import { get, getBytes, query } from "../api.js";
 import { action, card, copy, every, facts, head, list, problem, table, watch } from "../ui.js";
 import { badge, count, money, share, short, when } from "../format.js";
 import { triangle } from "../triangle.js";
@@ -65,10 +65,10 @@ export default async function campaign(ctx) {
         h("p", { class: "legend" }, map.sold && h("span", { class: "sold" }, "sold"), map.sold && h("span", {}, "free"), draw && map.sold && h("span", { class: "won" }, "won"), !map.sold && `A layer is tinted by how much of it is sold: ${count(map.total_positions)} positions are too many for dots.`)),
       card("Facts", facts([
         ["Price", c.price === null ? "by layer" : price(c.price)],
-        ["Revenue", revenue],
+        [c.status === "cancelled" ? "Refunded" : "Revenue", revenue],
         ["Buyers", buyers],
         ["Limit", c.purchase_limit === null ? "none" : `${count(c.purchase_limit)} an account`],
-        ["Paid to", account(c.beneficiary)],
+        ["Beneficiary", account(c.beneficiary)],
         ["Draw", c.beacon ? "by a public beacon" : c.draw],
         ["Made", when(c.created_at)],
         ["On sale", c.published_at && when(c.published_at)],
@@ -92,7 +92,9 @@ export default async function campaign(ctx) {
       ], c.prizes, { caption: "Prizes" })),
       card("Layers", layerTable)),
     card("Purchases, newest first", list(ctx, {
-      caption: "Purchases", none: "Nothing is sold yet.", limit: 10, path: () => `/v1/admin/campaigns/${c.id}/purchases`,
+      caption: "Purchases", none: "No purchase is like that.", limit: 10, path: (f) => `/v1/admin/campaigns/${c.id}/purchases${query(f)}`,
+      empty: { says: "Nothing is sold yet.", curl: c.status === "active" && [`/v1/campaigns/${c.id}/purchases`, { account: "alice" }] },
+      filters: [{ name: "account", label: "Account", placeholder: "alice" }],
       columns: [
         { name: "Account", lead: true, cell: (p) => account(p.account) },
         { name: "Position", cell: (p) => `layer ${p.position.layer}, number ${p.position.number}` },

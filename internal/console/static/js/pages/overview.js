@@ -66,7 +66,7 @@ export default async function overview(ctx) {
     const before = Object.fromEntries((then?.lanes ?? []).map((l) => [l.service, l]));
     const lanes = now.lanes.map((l) => ({ service: l.service, queue: l.queue, refused: l.refused, batch: diff(l.batch, before[l.service]?.batch), commit: diff(l.commit, before[l.service]?.commit), all: l }));
     const all = { batch: merge(lanes.map((l) => l.batch)), commit: merge(lanes.map((l) => l.commit)) };
-    text(note, `This server (${now.version}), over the last ${Math.round(seconds || period / 1000)} s; “Waiting now” is of all servers.`);
+    text(note, `This server (${now.version}), ${seconds > 0 ? `over the last ${Math.round(seconds)} s` : "whose rates come with the next look"}; “Waiting now” is of all servers.`);
     if (then && seconds > 0) {
       const set = (t, value, unit, more, point) => {
         fill(t.value, value, unit && h("small", {}, unit));
@@ -86,7 +86,7 @@ export default async function overview(ctx) {
     then = now;
     fill(services, table([
       { name: "Service", lead: true, cell: (l) => l.service },
-      { name: "Commands/s", num: true, cell: (l) => rate(seconds > 0 ? l.batch.sum / seconds : 0) },
+      { name: "Commands/s", num: true, cell: (l) => (seconds > 0 ? rate(l.batch.sum / seconds) : "–") },
       { name: "Per commit", num: true, cell: (l) => (l.all.batch.count > 0 ? (l.all.batch.sum / l.all.batch.count).toFixed(1) : "–") },
       { name: "p50", num: true, cell: (l) => { const q = quantile(l.all.commit, 0.5); return q === null ? "–" : span(q); } },
       { name: "p99", num: true, cell: (l) => { const q = quantile(l.all.commit, 0.99); return q === null ? "–" : span(q); } },
@@ -123,7 +123,7 @@ function drawWaiting(element, b) {
   refill(element, rows.map(([name, n, href, oldest, limit]) => {
     // Zero: any is too many; above it: seconds after which the oldest is.
     const alarm = n > 0 && limit >= 0 && (limit === 0 || (oldest && Date.now() - Date.parse(oldest) > limit * 1000));
-    return h("li", { class: alarm ? "alarm" : n === 0 ? "calm" : null }, h("b", {}, n >= 1000 ? "1,000+" : n), h("span", {}, href ? h("a", { href }, name) : name, oldest && n > 0 && h("span", { class: "soft" }, ", the oldest since ", age(oldest))));
+    return h("li", { class: alarm ? "alarm" : n === 0 ? "calm" : null }, h("b", {}, n >= 1000 ? "1,000+" : n), h("span", {}, href ? h("a", { href }, name) : name, oldest && n > 0 && h("span", { class: "soft" }, ", the oldest for ", age(oldest))));
   }));
 }
 

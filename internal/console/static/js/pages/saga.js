@@ -5,9 +5,9 @@ import { get } from "../api.js";
 import { action, card, copy, facts, head, table, watch } from "../ui.js";
 import { badge, count, money, short, when } from "../format.js";
 import { readable } from "../errors.js";
+import { end, local } from "../ledgers.js";
 import { trail } from "./trail.js";
 
-const local = "local";
 const none = () => h("span", { class: "soft" }, "–");
 const tone = { done: "good", refused: "bad", compensated: "warn" };
 
@@ -55,9 +55,6 @@ export default async function saga(ctx) {
 
 // ends are the accounts that a step is about.
 const ends = (m, x) => (!m ? [] : x.name === "debit" ? [m.from] : x.name === "credit" ? [m.to] : [m.from, m.to]);
-
-// end names an account and its ledger. Other ledgers' accounts are on their own servers.
-const end = (e) => h("div", {}, e.ledger === local ? h("a", { href: `/console/accounts/${encodeURIComponent(e.account)}` }, e.account) : e.account, h("span", { class: "soft" }, e.ledger === local ? " in this ledger" : ` in ledger ${e.ledger}`));
 
 // made is what a step has made: a transfer of its ledger.
 function made(m, x, id) {

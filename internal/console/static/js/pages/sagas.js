@@ -12,7 +12,8 @@ export default async function sagas(ctx) {
     card(null, list(ctx, {
       caption: "Sagas", none: "No saga is like that.",
       path: (f) => `/v1/admin/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
-      filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"] }, { name: "name", label: "Kind", placeholder: "cross-transfer" }, { name: "stuck", label: "Getting on", options: ["stuck"] }],
+      filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"], clears: ["account"] }, { name: "name", label: "Kind", placeholder: "cross-transfer", clears: ["account"] },
+        { name: "stuck", label: "Getting on", options: ["stuck"], clears: ["account"] }, { name: "account", label: "Account", placeholder: "alice", clears: ["status", "name", "stuck"] }],
       empty: {
         says: "A saga is an operation of several steps, such as a transfer to an account of another ledger. There is none yet.",
         curl: ["/v1/cross-transfers", { from: { ledger: "local", account: "alice" }, to: { ledger: "local", account: "bob" }, amount: 250, mode: "saga" }],

@@ -46,12 +46,17 @@ function verdict(t) {
     case "slowed":
       return note("warn", "It has answered 429: it is sent one publication at a time. Each delivery makes it a little faster.");
     case "failing":
-      return note("bad", "The last attempt failed: ", t.health.last_error.message, ". What may succeed later is tried again, with a growing pause.");
+      return note("bad", "The last attempt failed: ", t.health.last_error.message, final(t.health.last_error)
+        ? ". Such an answer ends the publication, which has failed: retry it when the target is mended."
+        : ". What may succeed later is tried again, with a growing pause.");
     case "idle":
       return note("", "No attempt to deliver to it has ended yet.");
   }
   return null;
 }
+
+// final says whether an attempt that failed so is not tried again by itself.
+const final = (e) => e.cause === "address" || (e.cause === "status" && e.status_code < 500 && e.status_code !== 429);
 
 // idOf finds a target by its name where the address has no id: a publication names its target.
 async function idOf(text, signal) {

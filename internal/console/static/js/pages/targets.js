@@ -38,7 +38,7 @@ function why(t) {
     case "circuit_open":
       return t.pace.state === "open" ? ["for ", left(t.pace.open_until), " more"] : "the next publication will tell";
     case "slowed":
-      return t.pace.interval === "0s" ? "one publication at a time" : `one publication every ${duration(t.pace.interval)}`;
+      return t.pace.interval === "0s" ? "one publication at a time" : `one publication every ${duration(t.pace.interval).replaceAll(" ", "\u00a0")}`;
   }
   return null;
 }
