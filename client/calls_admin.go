@@ -126,9 +126,9 @@ func (c *Client) AdminAuctions(ctx context.Context, status string, opts ...CallO
 	return pages[AuctionSummary](ctx, c, opts, "/v1/admin/auctions", "status", status)
 }
 
-// AdminBids gives all accepted bids of an auction, newest first, a page at a time.
-func (c *Client) AdminBids(ctx context.Context, auction string, opts ...CallOption) iter.Seq2[PlacedBid, error] {
-	return pages[PlacedBid](ctx, c, opts, at("/v1/admin/auctions/%s/bids", auction))
+// AdminBids gives the accepted bids of an auction, newest first, a page at a time; those of one account, or all where it is empty.
+func (c *Client) AdminBids(ctx context.Context, auction, account string, opts ...CallOption) iter.Seq2[PlacedBid, error] {
+	return pages[PlacedBid](ctx, c, opts, at("/v1/admin/auctions/%s/bids", auction), "account", account)
 }
 
 // BidChart reads an auction's rounds and bids for a chart: every bid, or an even sample of many.
@@ -165,14 +165,15 @@ func (c *Client) AdminMultidraws(ctx context.Context, opts ...CallOption) iter.S
 	return pages[MultidrawSummary](ctx, c, opts, "/v1/admin/multidraws")
 }
 
-// AdminPurchases gives a campaign's purchases, newest first, a page at a time.
-func (c *Client) AdminPurchases(ctx context.Context, campaign string, opts ...CallOption) iter.Seq2[Purchase, error] {
-	return pages[Purchase](ctx, c, opts, at("/v1/admin/campaigns/%s/purchases", campaign))
+// AdminPurchases gives a campaign's purchases, newest first, a page at a time; those of one account, or all where it is empty.
+func (c *Client) AdminPurchases(ctx context.Context, campaign, account string, opts ...CallOption) iter.Seq2[Purchase, error] {
+	return pages[Purchase](ctx, c, opts, at("/v1/admin/campaigns/%s/purchases", campaign), "account", account)
 }
 
-// AdminSagas gives operations of several steps, newest first, a page at a time.
-func (c *Client) AdminSagas(ctx context.Context, f SagaFilter, opts ...CallOption) iter.Seq2[Saga, error] {
-	return pages[Saga](ctx, c, opts, "/v1/admin/sagas", "name", f.Name, "status", f.Status, "stuck", strconv.FormatBool(f.Stuck))
+// AdminSagas gives operations of several steps, newest first, a page at a time; with an account (ID of this ledger, or LEDGER/ID), the
+// transfers between ledgers from or to it, with no filter besides.
+func (c *Client) AdminSagas(ctx context.Context, f SagaFilter, account string, opts ...CallOption) iter.Seq2[Saga, error] {
+	return pages[Saga](ctx, c, opts, "/v1/admin/sagas", "name", f.Name, "status", f.Status, "stuck", onlyTrue(f.Stuck), "account", account)
 }
 
 // AdminTargets gives targets, newest first, a page at a time.

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"strconv"
 )
 
 // CreateAccount opens an account with nothing on it. Code account_exists: there is one of that id.
@@ -102,7 +101,7 @@ func (c *Client) GetCrossTransfer(ctx context.Context, id string, opts ...CallOp
 // CrossTransfers gives all transfers between ledgers, oldest first, a page at a time; with stuck, only those that make
 // no progress.
 func (c *Client) CrossTransfers(ctx context.Context, stuck bool, opts ...CallOption) iter.Seq2[CrossTransfer, error] {
-	return pages[CrossTransfer](ctx, c, opts, "/v1/cross-transfers", "stuck", strconv.FormatBool(stuck))
+	return pages[CrossTransfer](ctx, c, opts, "/v1/cross-transfers", "stuck", onlyTrue(stuck))
 }
 
 // RetryCrossTransfer lets a pending transfer be tried at once. Code bad_transition: it has ended.
@@ -123,9 +122,17 @@ type SagaFilter struct {
 	Stuck  bool   // only those that make no progress
 }
 
+// onlyTrue is how a query has a flag: not at all where it is false.
+func onlyTrue(flag bool) string {
+	if flag {
+		return "true"
+	}
+	return ""
+}
+
 // Sagas gives operations of several steps, oldest first, a page at a time.
 func (c *Client) Sagas(ctx context.Context, f SagaFilter, opts ...CallOption) iter.Seq2[Saga, error] {
-	return pages[Saga](ctx, c, opts, "/v1/sagas", "name", f.Name, "status", f.Status, "stuck", strconv.FormatBool(f.Stuck))
+	return pages[Saga](ctx, c, opts, "/v1/sagas", "name", f.Name, "status", f.Status, "stuck", onlyTrue(f.Stuck))
 }
 
 // GetSaga reads an operation of several steps.

@@ -127,7 +127,7 @@ func TestEveryOperationIsReached(t *testing.T) {
 	}
 }
 
-// call calls a method with the n-th string being "n/", and reads a list to its end.
+// call calls a method with the n-th string being "n/" and each flag set, and reads a list to its end.
 func call(t *testing.T, c *client.Client, name, path string) {
 	t.Helper()
 	if name == "Open" {
@@ -149,10 +149,16 @@ func call(t *testing.T, c *client.Client, name, path string) {
 			texts++
 			v.SetString(fmt.Sprint(texts, "/"))
 		}
+		if v.Kind() == reflect.Bool {
+			v.SetBool(true)
+		}
 		if v.Kind() == reflect.Struct {
 			for _, field := range v.Fields() {
-				if field.Kind() == reflect.String {
+				switch field.Kind() { //nolint:exhaustive // Of others there are none that queries need.
+				case reflect.String:
 					field.SetString("x")
+				case reflect.Bool:
+					field.SetBool(true)
 				}
 			}
 		}
