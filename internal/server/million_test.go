@@ -285,9 +285,13 @@ func (b *bulk) publishingRows() []farPage {
 	b.exec(`INSERT INTO automation_firings (automation, scheduled_for, fired_at, outcome, skipped)
 		SELECT $1, now() - i * interval '1 second', now() - i * interval '1 second', 'no_draft', 0 FROM generate_series(1, $2::integer) AS i`, rule, b.n)
 	b.copies("automations", "id = $1", map[string]string{"id": uuidOf("i"), "name": "'rule ' || i"}, rule)
+	subscription := b.subscribe("great", "great", `"topics":["auction:*"]`).str("id")
+	b.post("/v1/subscriptions/"+subscription+"/pause", "").want(http.StatusOK)
+	b.exec(`INSERT INTO subscription_topics (subscription, topic, seq) SELECT $1, 'auction:' || `+uuidOf("i")+`, i FROM generate_series(1, $2::integer) AS i`, subscription, b.n)
 	// Nobody has a million of these, and the overview looks at each of them.
 	all := b.n
 	b.n /= 20
+	b.copies("subscriptions", "id = $1", map[string]string{"id": uuidOf("i"), "name": "'subscription ' || i"}, subscription)
 	b.copies("targets", "id = $1", map[string]string{"id": uuidOf("i"), "name": "'target ' || i"}, target)
 	targets := int64(b.n) - 60
 	b.n = all
@@ -307,6 +311,8 @@ func (b *bulk) publishingRows() []farPage {
 		{path: "/v1/automations", place: far},
 		{path: "/v1/automations/" + rule + "/firings", place: far},
 		{path: "/v1/targets", place: targets},
+		{path: "/v1/subscriptions", place: targets},
+		{path: "/v1/subscriptions/" + subscription + "/topics", text: "auction:" + idOf(int(far))},
 		{path: "/v1/admin/publications/" + id + "/attempts", place: 100},
 		{path: "/v1/admin/automations", place: 100},
 		{path: "/v1/admin/automations/" + rule + "/firings", place: 100},

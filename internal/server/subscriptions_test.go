@@ -29,7 +29,9 @@ func (e *env) useSubscriptions(target string) {
 		e.post(path+verb, body).want(http.StatusOK)
 	}
 	e.post(path+"/resume", ``).want(http.StatusOK)
-	e.send(send{method: http.MethodDelete, path: path, key: newUUID()}).want(http.StatusOK)
+	e.post(path+"/pause", ``).want(http.StatusOK) // It stays, for those who read everything that is there.
+	ended := "/v1/subscriptions/" + e.subscribe("ended", target, fmt.Sprintf(`"topics":[%q]`, topic)).str("id")
+	e.send(send{method: http.MethodDelete, path: ended, key: newUUID()}).want(http.StatusOK)
 }
 
 // subscribe makes a subscription.
