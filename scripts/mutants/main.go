@@ -23,6 +23,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -117,7 +118,7 @@ func read(names []string) ([]*mutant, error) {
 		if len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
-		text, err := os.ReadFile(path) //nolint:gosec // A file of the tree.
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
@@ -158,16 +159,16 @@ func (p *program) prepare(ctx context.Context, m *mutant) error {
 	replace := map[string]string{}
 	packages := map[string]bool{}
 	for _, file := range m.files {
-		content, err := os.ReadFile(file) //nolint:gosec // A file of the tree.
+		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
 		patched := filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(patched), 0o700), os.WriteFile(patched, content, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(patched), 0o700), os.WriteFile(patched, content, 0o600)); err != nil { //nolint:gosec // Patches are the tree's.
 			return err
 		}
 		replace[filepath.Join(p.root, file)] = patched
-		packages["./"+filepath.Dir(file)] = true
+		packages["./"+packageOf(file)] = true
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -187,10 +188,22 @@ func (p *program) prepare(ctx context.Context, m *mutant) error {
 	for name := range packages {
 		args = append(args, name)
 	}
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil { //nolint:gosec // As above.
+	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("it doesn't compile: %w\n%s", err, out)
 	}
 	return m.findTests()
+}
+
+// packageOf is the directory of the package that a file is compiled into or embedded in.
+func packageOf(file string) string {
+	dir := filepath.Dir(file)
+	for dir != "." {
+		if source, err := filepath.Glob(filepath.Join(dir, "*.go")); err == nil && len(source) > 0 {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 // control runs the tests without any bug, each package once.
@@ -201,9 +214,9 @@ func (p *program) control(ctx context.Context) error {
 			runs[m.pkg] = append(runs[m.pkg], m.run)
 		}
 	}
-	for pkg, tests := range runs {
+	for _, pkg := range slices.Sorted(maps.Keys(runs)) {
 		begun := time.Now()
-		if out, err := test(ctx, "-run", strings.Join(tests, "|"), pkg); err != nil {
+		if out, err := test(ctx, "-run", strings.Join(runs[pkg], "|"), pkg); err != nil {
 			return fmt.Errorf("without a bug, tests of %s fail: %w\n%s", pkg, err, out)
 		}
 		fmt.Printf("without a bug, %s passes: %v\n", pkg, time.Since(begun).Round(time.Second/10))
@@ -219,19 +232,20 @@ func (p *program) try(ctx context.Context, m *mutant) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if m.failed = failures(out); len(m.failed) > 0 && err != nil {
-		return nil
-	}
-	if err == nil {
+	m.failed = failures(out)
+	switch {
+	case err == nil:
 		return fmt.Errorf("it survives %s %s", m.pkg, m.run)
+	case len(m.failed) == 0:
+		return fmt.Errorf("no test failed by itself: %w\n%s", err, out)
 	}
-	return fmt.Errorf("no test failed by itself: %w\n%s", err, out)
+	return nil
 }
 
 // test runs tests on real servers: one that is missing is a failure.
 func test(ctx context.Context, args ...string) (string, error) {
 	args = append([]string{"test", "-count=1", "-vet=off", "-timeout", testTimeout.String()}, args...)
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // The arguments are the tree's.
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), "CI=true")
 	// Tests stop the servers that they have started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

@@ -61,7 +61,7 @@ func (m *mutant) findTests() error {
 	}
 	var source strings.Builder
 	for _, file := range files {
-		content, err := os.ReadFile(file) //nolint:gosec // A file of the tree.
+		content, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
