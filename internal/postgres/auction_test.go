@@ -301,10 +301,14 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The other process stands for the same version of another history: what is remembered here has another bid of ben's.
+	row := *known.Auction
+	row.Version, row.Seq, row.TotalBids = row.Version+1, row.Seq+1, row.TotalBids+1
+	bid := auction.Bid{Account: "ben", Amount: 50, Round: 1, Seq: row.Seq, At: known.Last.At, Hold: uuid.New()}
+	known.CatchUp(&row, []auction.Bid{bid})
+	known.Revision, known.Last.Bid = uuid.New(), bid
 	here.store.memory.Unlock(entry, known)
 	here.store.memory.Leave(id, entry)
-	// The other process stands for the same version of another history: what is remembered here has other bids.
-	known.Revision, known.Last.Hold = uuid.New(), uuid.New()
 	if _, err := there.bid(id, "ben", 11); err != nil {
 		t.Fatal(err)
 	}
