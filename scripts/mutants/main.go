@@ -234,6 +234,8 @@ func (p *program) try(ctx context.Context, m *mutant) error {
 	}
 	m.failed = failures(out)
 	switch {
+	case strings.Contains(out, "no tests to run"):
+		return fmt.Errorf("%s has no test %s", m.pkg, m.run)
 	case err == nil:
 		return fmt.Errorf("it survives %s %s", m.pkg, m.run)
 	case len(m.failed) == 0:
