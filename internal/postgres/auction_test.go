@@ -312,7 +312,14 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	if _, err := there.bid(id, "ben", 11); err != nil {
 		t.Fatal(err)
 	}
-	if placed, err := here.bid(id, "ann", 12); err != nil || placed.Rank != 1 || placed.Seq != lost.Seq+2 {
-		t.Errorf("a bid after the failover: %+v, %v", placed, err)
+	// Under the auction's lock: a speculative bid would fail, and what is remembered be forgotten.
+	var result any
+	var refusal error
+	want := auction.Want{Bidders: []string{"ann"}, Settling: func(*auction.State) []string { return nil }}
+	err = here.store.Commit(t.Context(), id, want, func(u *auction.Unit) {
+		result, refusal = auction.Decide(u.State, auction.PlaceBid{Account: "ann", Amount: 12})
+	})
+	if placed, ok := result.(auction.Placed); !ok || err != nil || placed.Rank != 1 || placed.Seq != lost.Seq+2 {
+		t.Errorf("a bid after the failover: %+v, %v, %v", result, refusal, err)
 	}
 }
