@@ -18,7 +18,7 @@ LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/repl
 	./redisclient/... ./saga/...
 ARGS ?=
 
-.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz generate topology cross site release clean
+.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz mutants generate topology cross site release clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -70,6 +70,10 @@ pgbouncer: ## the tests behind connection poolers on the newest PgBouncer (SUITE
 
 fuzz: ## every fuzzer for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+mutants: ## put each seeded bug into the source and see that the tests catch it (ARGS='--sample 5', --check, or bugs by name)
+	@scripts/setup.sh test
+	go run ./scripts/mutants $(or $(ARGS),--table docs/operations/mutants.md)
 
 generate: ## write docs/openapi.json, problems.md, flags.md and the clients' types from the code
 	@scripts/generate.sh

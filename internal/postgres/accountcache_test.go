@@ -151,6 +151,32 @@ func TestRefusalsAreChecked(t *testing.T) {
 	}
 }
 
+// TestMissedKeysAreChecked: another process decides under a key after a command was refused under it and before that is sent. The
+// refusal leaves no record, and yet the batch is decided again.
+func TestMissedKeysAreChecked(t *testing.T) {
+	t.Parallel()
+	url, seen := database(t), &recorder{}
+	here, there := open(t, Options{URL: url, Observer: seen}), NewLedger(open(t, Options{URL: url}))
+	waitLong(here)
+	fund(t, newLedgerService(t, here), 100, "ann")
+	knowTheTime(t, here)
+	request := idempotency.Request{
+		ID: idempotency.NewID("p", "POST", "/", "k"), Fingerprint: idempotency.NewFingerprint([]byte("content")), Execution: newID(),
+	}
+	runs, known := 0, false
+	want := ledger.Want{Accounts: []string{"ann"}, Keys: []idempotency.ID{request.ID}}
+	err := NewLedger(here).Commit(t.Context(), want, func(u *ledger.Unit) {
+		if runs++; runs == 1 {
+			testwait.Must(t, there.Commit(t.Context(), ledger.Want{Keys: want.Keys}, func(u *ledger.Unit) { u.Keys.Store(request, 201, nil) }))
+		}
+		_, known, _ = u.Keys.Lookup(request)
+		u.Refused = !known
+	})
+	if err != nil || !known || runs != 2 || seen.fallbacks()[speculation.Stale] != 1 {
+		t.Errorf("%v, known: %t, decided %d times, fallbacks %v", err, known, runs, seen.fallbacks())
+	}
+}
+
 // TestRefusalBesideReferences: a transfer that was made under a reference is not refused when it is asked for again, though its money
 // has gone.
 func TestRefusalBesideReferences(t *testing.T) {

@@ -301,14 +301,25 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The other process stands for the same version of another history: what is remembered here has another bid of ben's.
+	row := *known.Auction
+	row.Version, row.Seq, row.TotalBids = row.Version+1, row.Seq+1, row.TotalBids+1
+	bid := auction.Bid{Account: "ben", Amount: 50, Round: 1, Seq: row.Seq, At: known.Last.At, Hold: uuid.New()}
+	known.CatchUp(&row, []auction.Bid{bid})
+	known.Revision, known.Last.Bid = uuid.New(), bid
 	here.store.memory.Unlock(entry, known)
 	here.store.memory.Leave(id, entry)
-	// The other process stands for the same version of another history: what is remembered here has other bids.
-	known.Revision, known.Last.Hold = uuid.New(), uuid.New()
 	if _, err := there.bid(id, "ben", 11); err != nil {
 		t.Fatal(err)
 	}
-	if placed, err := here.bid(id, "ann", 12); err != nil || placed.Rank != 1 || placed.Seq != lost.Seq+2 {
-		t.Errorf("a bid after the failover: %+v, %v", placed, err)
+	// Under the auction's lock: a speculative bid would fail, and what is remembered be forgotten.
+	var result any
+	var refusal error
+	want := auction.Want{Bidders: []string{"ann"}, Settling: func(*auction.State) []string { return nil }}
+	err = here.store.Commit(t.Context(), id, want, func(u *auction.Unit) {
+		result, refusal = auction.Decide(u.State, auction.PlaceBid{Account: "ann", Amount: 12})
+	})
+	if placed, ok := result.(auction.Placed); !ok || err != nil || placed.Rank != 1 || placed.Seq != lost.Seq+2 {
+		t.Errorf("a bid after the failover: %+v, %v, %v", result, refusal, err)
 	}
 }

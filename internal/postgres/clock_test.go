@@ -83,3 +83,29 @@ func TestABatchThatClosesARoundAndBidsInTheNext(t *testing.T) {
 		t.Errorf("%v after %d runs", err, runs)
 	}
 }
+
+// TestABidThatIsWrittenTooLateIsDecidedAgain has a process stop between the decision on a bid and its write, under the auction's lock,
+// until the round is over.
+func TestABidThatIsWrittenTooLateIsDecidedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann")
+	id := h.open(func(c *auction.Create) { c.Rounds[0].Duration = time.Second })
+	var refusal error
+	want := auction.Want{Bidders: []string{"ann"}, Settling: func(*auction.State) []string { return nil }}
+	err := h.store.Commit(t.Context(), id, want, func(u *auction.Unit) {
+		// On a machine that stalls, the first decision may be late already.
+		if _, refusal = auction.Decide(u.State, auction.PlaceBid{Account: "ann", Amount: 5}); refusal != nil {
+			return
+		}
+		testwait.Eventually(t, patience, "the round is over", func() bool {
+			return ask[bool](t, h.db, `SELECT clock_timestamp() >= ends_at FROM auction_rounds WHERE auction = $1 AND round = 1`, id)
+		})
+	})
+	if err != nil || !errors.Is(refusal, auction.ErrNotActive) {
+		t.Errorf("committed: %v; decided at last: %v", err, refusal)
+	}
+	if n := ask[int](t, h.db, `SELECT count(*) FROM auction_bids WHERE auction = $1`, id); n != 0 {
+		t.Errorf("%d bids were written after the end", n)
+	}
+}

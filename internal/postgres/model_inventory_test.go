@@ -14,7 +14,7 @@ func TestInventoryOfALostTimeline(t *testing.T) {
 	t.Parallel()
 	here, url := newVenue(t, lottery.Options{})
 	there := enter(t, url, lottery.Options{})
-	base, limit := 5, 2
+	base, limit := 100, 2 // So many positions that nobody happens to choose one that is taken, which would have all sales read again.
 	a, err := here.Create(t.Context(), own[lottery.Op](lottery.Create{
 		Name: "spring", BaseLength: &base, Price: new(int64(10)), Currency: "EUR", Beneficiary: "house", PurchaseLimit: &limit,
 		Prizes: []lottery.Prize{{Name: "grand", Quantity: 1}},

@@ -141,8 +141,11 @@ func (s *suite) noRevival() {
 	s.is("renewal of an expired lock", err, lock.ErrLost)
 	s.is("release of an expired lock", b.Release(s.ctx(), g), lock.ErrLost)
 	s.is("release of what never was", b.Release(s.ctx(), lock.Grant{ID: uuid.NewString()}), lock.ErrLost)
-	// In time it does, for as long as before, or as is said.
+	old := g.ID
 	g = acquire(time.Minute)
+	_, err = b.Renew(s.ctx(), old, 0)
+	s.is("renewal of an expired lock whose key another has", err, lock.ErrLost)
+	// In time it does, for as long as before, or as is said.
 	again, err := b.Renew(s.ctx(), g.ID, 0)
 	if err != nil || again.ExpiresAt.Sub(g.ExpiresAt) > 30*time.Second || again.ExpiresAt.Before(g.ExpiresAt) || again.Tokens[k] != g.Tokens[k] {
 		s.Errorf("renewed %+v, %v", again, err)

@@ -193,6 +193,11 @@ func TestCapture(t *testing.T) {
 			if len(changes.UpdatedHolds) != 1 || changes.Transfers[0].Kind != ledger.KindCapture || changes.Entries[0].Version != 10 {
 				t.Errorf("changes %+v", changes)
 			}
+			_, captureErr := b.Capture(id, c.to, 1, "")
+			_, releaseErr := b.Release(id)
+			if !errors.Is(captureErr, ledger.ErrHoldClosed) || !errors.Is(releaseErr, ledger.ErrHoldClosed) {
+				t.Errorf("captured again: %v; released after that: %v", captureErr, releaseErr)
+			}
 		})
 	}
 }

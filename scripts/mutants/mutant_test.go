@@ -1,0 +1,67 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const example = `Breaks: The limit lets one too many through.
+Guarantee: W1
+Test: ./a/b ^TestLimit$/^of_two$
+
+--- a/a/b/limit.go
++++ b/a/b/limit.go
+@@ -1,1 +1,1 @@
+-if n >= limit {
++if n > limit {
+`
+
+func TestParse(t *testing.T) {
+	m, err := parse("limit", example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.name != "limit" || m.breaks != "The limit lets one too many through." || m.guarantee != "W1" || m.pkg != "./a/b" || m.run != "^TestLimit$/^of_two$" ||
+		!slices.Equal(m.files, []string{"a/b/limit.go"}) {
+		t.Errorf("%+v", m)
+	}
+	for _, bad := range []string{
+		"", "Breaks: x\n", strings.Replace(example, "W1", "", 1), strings.Replace(example, "Breaks", "Brakes", 1), strings.Replace(example, " ^TestLimit$/^of_two$", "", 1),
+		strings.Replace(example, "Guarantee: W1\n", "", 1), "Breaks: again\n" + example, strings.Replace(example, "+++ b/", "+++ ", 1),
+	} {
+		if m, err := parse("bad", bad); err == nil {
+			t.Errorf("%q is %+v", bad, m)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	const output = `--- FAIL: TestA (0.00s)
+    --- FAIL: TestA/one (0.00s)
+        a_test.go:1: no
+    --- PASS: TestA/two (0.00s)
+--- FAIL: TestAB (1.00s)
+FAIL
+`
+	if got := failures(output); !slices.Equal(got, []string{"TestA/one", "TestAB"}) {
+		t.Errorf("%q", got)
+	}
+	for _, none := range []string{"ok  \tpackage\t0.1s\n", "panic: test timed out after 1s\nFAIL\tpackage\n", "FAIL\tpackage [build failed]\n"} {
+		if got := failures(none); len(got) > 0 {
+			t.Errorf("%q: %q", none, got)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	m, err := parse("limit", strings.Replace(example, "The limit", "The limit|bound", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.failed = []string{"TestA", "TestB", "TestC", "TestD"}
+	const row = "| [limit](../../scripts/mutants/bugs/limit.patch) | The limit\\|bound lets one too many through. | W1 | `a/b`: `TestA`, `TestB`, `TestC`, 1 more | 0.0 |\n"
+	if text := page([]*mutant{m}, 0); !strings.HasSuffix(text, row) {
+		t.Error(text)
+	}
+}
