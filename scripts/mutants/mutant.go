@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -77,15 +76,13 @@ func (m *mutant) findTests() error {
 	return nil
 }
 
-// failures are the tests that failed, without those that only have failed parts.
+// failures are the tests that failed, without their parts: those change more often, and are not what is named.
 func failures(output string) []string {
 	var all []string
-	for _, match := range regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+) \(`).FindAllStringSubmatch(output, -1) {
+	for _, match := range regexp.MustCompile(`(?m)^--- FAIL: (\S+) \(`).FindAllStringSubmatch(output, -1) {
 		all = append(all, match[1])
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(name string) bool {
-		return slices.ContainsFunc(all, func(other string) bool { return strings.HasPrefix(other, name+"/") })
-	})
+	return all
 }
 
 // page is the table of bugs.

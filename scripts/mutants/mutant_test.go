@@ -44,7 +44,7 @@ func TestFailures(t *testing.T) {
 --- FAIL: TestAB (1.00s)
 FAIL
 `
-	if got := failures(output); !slices.Equal(got, []string{"TestA/one", "TestAB"}) {
+	if got := failures(output); !slices.Equal(got, []string{"TestA", "TestAB"}) {
 		t.Errorf("%q", got)
 	}
 	for _, none := range []string{"ok  \tpackage\t0.1s\n", "panic: test timed out after 1s\nFAIL\tpackage\n", "FAIL\tpackage [build failed]\n"} {
