@@ -227,7 +227,7 @@ func (p *program) control(ctx context.Context) error {
 // try runs the tests of a bug with it.
 func (p *program) try(ctx context.Context, m *mutant) error {
 	begun := time.Now()
-	out, err := test(ctx, "-failfast", "-overlay", m.overlay, "-run", m.run, m.pkg)
+	out, err := test(ctx, append([]string{"-failfast", "-overlay", m.overlay, "-run", m.run, m.pkg}, m.quiet...)...)
 	m.took = time.Since(begun)
 	if ctx.Err() != nil {
 		return ctx.Err()

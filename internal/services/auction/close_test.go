@@ -100,3 +100,20 @@ func TestSettling(t *testing.T) {
 		t.Errorf("after the end: %v", got)
 	}
 }
+
+// TestTheLastRoundGivesTheRestTheirMoneyBack: whoever has won nothing when the last round closes has nothing held any more.
+func TestTheLastRoundGivesTheRestTheirMoneyBack(t *testing.T) {
+	t.Parallel()
+	create := standard()
+	create.Rounds = []auction.NewRound{{Winners: 1, Duration: time.Minute}}
+	w := started(t, create, "ann", "ben", "cat")
+	before := w.accounts["ben"].Available
+	for n, account := range []string{"cat", "ben", "ann"} {
+		w.place(t, account, int64(100*(n+1)))
+	}
+	w.now = w.end()
+	w.closed(t, 1, 1)
+	w.wantMoney(t, "ann", before-300, 0)
+	w.wantMoney(t, "ben", before, 0)
+	w.wantMoney(t, "cat", before, 0)
+}
