@@ -36,4 +36,9 @@ const (
 	// Of a multi-draw, with each of its checkpoints.
 	MultidrawBeforeCheckpoint = "multidraw.before_checkpoint" // the draws are written, COMMIT not yet sent
 	MultidrawAfterCheckpoint  = "multidraw.after_checkpoint"  // committed, not announced yet
+	// Of the public log.
+	LogAppend   = "log.append"   // leaves are made, nothing is written yet
+	LogAppended = "log.appended" // they are committed, no checkpoint is signed yet
+	LogSigned   = "log.signed"   // a checkpoint is signed and noted, nobody has it yet
+	LogSeen     = "log.seen"     // witnesses have it, it is not published yet
 )

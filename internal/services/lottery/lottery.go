@@ -69,6 +69,7 @@ type Campaign struct {
 	DrawStartedAt  *time.Time
 	CompletedAt    *time.Time
 	CancelledAt    *time.Time
+	Witnesses      int     // of the log: how many must have seen the seal before its round, in beacon mode; 0: none
 	Beacon         *Beacon // in beacon mode; nil otherwise, and in lists
 	Layers         []Layer // in order; layer k is Layers[k-1]
 	Prizes         []Prize

@@ -1,0 +1,62 @@
+package logkeeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Guard is a file with the last checkpoint that was signed here. It is apart from the database, so that a restore of that is noticed.
+type Guard struct{ path string }
+
+// NewGuard returns the guard in a file, which need not be there yet.
+func NewGuard(path string) *Guard { return &Guard{path} }
+
+// Last reads the last checkpoint that a key has signed; the empty tree where there is none. One of another key, of a log that was
+// ended, does not count.
+func (g *Guard) Last(verifier string) (tlog.Tree, error) {
+	text, err := os.ReadFile(g.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return tlog.Tree{}, nil
+	}
+	if err != nil {
+		return tlog.Tree{}, err
+	}
+	tree, err := treeOf(string(text), verifier)
+	if _, other := errors.AsType[*note.UnverifiedNoteError](err); other {
+		return tlog.Tree{}, nil
+	}
+	if err != nil {
+		return tlog.Tree{}, fmt.Errorf("%s is no signed checkpoint: %w", g.path, err)
+	}
+	return tree, nil
+}
+
+// Keep writes a checkpoint. When it returns, it is on the disk.
+func (g *Guard) Keep(checkpoint string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(g.path), filepath.Base(g.path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.WriteString(checkpoint)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), g.path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(g.path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,407 @@
+package logkeeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairlead-dev/fairlead/internal/alias"
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/wait"
+	"github.com/fairlead-dev/fairlead/translog"
+)
+
+// Limits and rhythms of the keeper.
+const (
+	// lookPause is the least time between two looks for new facts, and lookShare how much longer it is than a look took.
+	lookPause = 200 * time.Millisecond
+	lookShare = 4
+	errPause  = time.Second // after a failure
+	// batchFacts is how many facts are appended at once, and topicFacts how many of one topic are read at once.
+	batchFacts = 8192
+	topicFacts = 4096
+	// settleEvery is how often is noted which topics are known.
+	settleEvery = time.Minute
+	// maxNames is how many aliases are remembered.
+	maxNames = 200_000
+	// DefaultCloseEvery is how often the books are closed, where that is no more than a closeShare-th of the time.
+	DefaultCloseEvery = time.Minute
+	closeShare        = 20
+)
+
+// Observer receives what the keeper does, for metrics. Its methods must not block and may be called concurrently.
+type Observer interface {
+	// Appended reports so many leaves in so many bytes, how late the oldest fact was, and how long it took.
+	Appended(leaves, bytes int, late, took time.Duration)
+	// Published reports a checkpoint with so many cosignatures.
+	Published(size int64, witnesses int, took time.Duration)
+	// Closed reports a closing of the books.
+	Closed(accounts int64, balanced bool, took time.Duration)
+	// Failed reports what could not be done: look, append, publish, close.
+	Failed(what string)
+}
+
+// Options make a keeper. Store and Publisher are required.
+type Options struct {
+	Store      Store
+	Publisher  *Publisher
+	Observer   Observer
+	Logger     *slog.Logger
+	CloseEvery time.Duration // 0: [DefaultCloseEvery]
+}
+
+// Keeper appends facts to the log while it leads. It is safe for concurrent use.
+type Keeper struct {
+	o     Options
+	leads atomic.Bool
+}
+
+// New returns a keeper. [Keeper.Lead] makes it work.
+func New(o Options) *Keeper {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.CloseEvery = cmp.Or(o.CloseEvery, DefaultCloseEvery)
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	return &Keeper{o: o}
+}
+
+// Leads reports whether this process keeps the log.
+func (k *Keeper) Leads() bool { return k.leads.Load() }
+
+// Lead keeps the log until ctx ends, as the leader of a term. When it returns, everything that it started has ended. It may be called
+// once at a time.
+func (k *Keeper) Lead(ctx context.Context, term int64) {
+	k.leads.Store(true)
+	defer k.leads.Store(false)
+	for ctx.Err() == nil {
+		err := k.tenure(ctx, term)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrSuperseded):
+			k.o.Logger.InfoContext(ctx, "another process keeps the log", "term", term)
+			<-ctx.Done()
+			return
+		case errors.Is(err, ErrMoved):
+			k.o.Logger.InfoContext(ctx, "the log has changed: reading it again")
+			continue
+		}
+		k.o.Observer.Failed("append")
+		k.o.Logger.WarnContext(ctx, "the log can't be continued: trying again", "error", err)
+		wait.For(ctx, errPause)
+	}
+}
+
+// tenure is one time of keeping the log, from reading it to the first error that makes that necessary again.
+type tenure struct {
+	*Keeper
+
+	term    int64
+	edge    *translog.Edge
+	secret  []byte
+	names   map[Topic]map[string]string
+	named   int
+	settled time.Time
+	closed  chan *Closing
+}
+
+func (k *Keeper) tenure(ctx context.Context, term int64) error {
+	state, err := k.o.Store.Begin(ctx, term)
+	if err != nil {
+		return err
+	}
+	secret, err := k.o.Store.Secret(ctx)
+	if err != nil {
+		return err
+	}
+	t := &tenure{Keeper: k, term: term, edge: state.Edge, secret: secret, names: map[Topic]map[string]string{}, closed: make(chan *Closing)}
+	all, ctx := errgroup.WithContext(ctx)
+	trees := newNewest(state.Edge.Tree())
+	all.Go(func() error { return t.appendAll(ctx, trees) })
+	all.Go(func() error { return t.closeBooks(ctx) })
+	all.Go(func() error { return k.o.Publisher.run(ctx, term, state, trees) })
+	return all.Wait()
+}
+
+// newest is a place for the newest tree; who writes never waits for who reads.
+type newest struct {
+	tree atomic.Pointer[tlog.Tree]
+	grew chan struct{}
+}
+
+func newNewest(t tlog.Tree) *newest {
+	n := &newest{grew: make(chan struct{}, 1)}
+	n.tree.Store(&t)
+	return n
+}
+
+func (n *newest) set(t tlog.Tree) {
+	n.tree.Store(&t)
+	select {
+	case n.grew <- struct{}{}:
+	default:
+	}
+}
+
+// appendAll appends what is new, again and again.
+func (t *tenure) appendAll(ctx context.Context, trees *newest) error {
+	var closing *Closing
+	for {
+		began := time.Now()
+		if err := t.round(ctx, closing, trees); err != nil {
+			return err
+		}
+		closing = nil
+		timer := time.NewTimer(max(lookPause, min(lookShare*time.Since(began), lookShare*lookPause)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case closing = <-t.closed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// round appends all facts of one look, and a closing.
+func (t *tenure) round(ctx context.Context, closing *Closing, trees *newest) error {
+	news, err := t.o.Store.Look(ctx)
+	if err != nil {
+		return err
+	}
+	for len(news) > 0 {
+		n, facts := 0, int64(0)
+		for n < len(news) && facts < batchFacts {
+			facts += min(news[n].End-news[n].Next, topicFacts)
+			n++
+		}
+		if err := t.appendFacts(ctx, news[:n]); err != nil {
+			return err
+		}
+		trees.set(t.edge.Tree())
+		rest := slices.DeleteFunc(news[:n:n], func(n News) bool { return n.Next >= n.End })
+		news = append(rest, news[n:]...)
+	}
+	if closing != nil {
+		b := t.begin()
+		closing.Index, b.batch.Closing = b.batch.Before.N, closing
+		if err := b.add(Topic{Kind: KindBooks}, closing.Fact(), nil); err != nil {
+			return err
+		}
+		if err := t.append(ctx, b); err != nil {
+			return err
+		}
+		trees.set(t.edge.Tree())
+		t.o.Logger.DebugContext(ctx, "the books are closed", "closing", closing.Seq, "accounts", closing.Accounts)
+	}
+	if time.Since(t.settled) >= settleEvery {
+		t.settled = time.Now()
+		return t.o.Store.Settle(ctx)
+	}
+	return nil
+}
+
+// ordered is a fact with its place in the order of commits.
+type ordered struct {
+	Fact
+
+	topic Topic
+	order time.Time // never before that of the topic's fact before it
+}
+
+// appendFacts reads facts of some topics and appends them. It moves the topics' Next; that of a topic that can't be read is its End, so
+// that others don't wait for it.
+func (t *tenure) appendFacts(ctx context.Context, news []News) error {
+	found, err := t.o.Store.Facts(ctx, news, topicFacts)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		t.o.Observer.Failed("look")
+		t.o.Logger.ErrorContext(ctx, "facts for the log can't be read", "error", err)
+	}
+	var all []ordered
+	for i, facts := range found {
+		if len(facts) == 0 {
+			news[i].Next = news[i].End
+		}
+		var order time.Time
+		for _, f := range facts {
+			if f.Seq != news[i].Next {
+				return errors.New("logkeeper: fact " + news[i].Topic.String() + " is not the next one")
+			}
+			if news[i].Next++; f.At.After(order) {
+				order = f.At
+			}
+			all = append(all, ordered{f, news[i].Topic, order})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(all, func(a, b ordered) int { return a.order.Compare(b.order) })
+	b := t.begin()
+	for i := range all {
+		if err := b.add(all[i].topic, all[i].Fact, t.namesIn(all[i].topic)); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := t.append(ctx, b); err != nil {
+		return err
+	}
+	bytes := 0
+	for _, e := range b.batch.Entries {
+		bytes += len(e)
+	}
+	t.o.Observer.Appended(len(b.batch.Entries), bytes, max(time.Since(all[0].At), 0), time.Since(began))
+	return nil
+}
+
+// namesIn returns what gives an account its alias in a topic.
+func (t *tenure) namesIn(topic Topic) Names {
+	known := t.names[topic]
+	if known == nil {
+		known = map[string]string{}
+		t.names[topic] = known
+	}
+	var in *alias.Topic
+	return func(account string) string {
+		name, ok := known[account]
+		if !ok {
+			if in == nil {
+				in = alias.In(topic.String(), t.secret)
+			}
+			name = in.Of(account).Name
+			known[account] = name
+			if t.named++; t.named > maxNames {
+				t.names, t.named = map[Topic]map[string]string{topic: known}, len(known)
+			}
+		}
+		return name
+	}
+}
+
+// building is a batch that is being made.
+type building struct {
+	batch  Batch
+	buffer []byte
+	data   []byte
+}
+
+func (t *tenure) begin() *building { return &building{batch: Batch{Before: t.edge.Tree()}} }
+
+// add adds a fact's leaf.
+func (b *building) add(topic Topic, f Fact, name Names) (err error) {
+	if b.data, err = f.Data(b.data[:0], name); err != nil {
+		return err
+	}
+	leaf := translog.Leaf{Type: f.Type, Topic: topic.String(), Seq: f.Seq, At: f.At, Data: b.data}
+	index := b.batch.Before.N + int64(len(b.batch.Entries))
+	before := len(b.batch.Entries)
+	// The buffer may be replaced as it grows; entries that were made keep the old one.
+	if b.batch.Entries, b.buffer, err = leaf.Entries(b.batch.Entries, b.buffer); err != nil {
+		return err
+	}
+	parts := len(b.batch.Entries) - before
+	run := Run{Topic: topic, Seq: f.Seq, Index: index, Count: 1, Parts: parts, Ended: ends(f.Type)}
+	if n := len(b.batch.Runs); n > 0 {
+		last := &b.batch.Runs[n-1]
+		if last.Topic == topic && last.Parts == 1 && parts == 1 && last.Seq+int64(last.Count) == f.Seq && last.Index+int64(last.Count) == index {
+			last.Count++
+			last.Ended = run.Ended
+			return nil
+		}
+	}
+	b.batch.Runs = append(b.batch.Runs, run)
+	return nil
+}
+
+// ends reports whether a topic has no facts after one of a type.
+func ends(kind string) bool {
+	switch kind {
+	case TypeCampaignDrawn, TypeCampaignCancelled, TypeMultidrawEnded, string(auction.EventAuctionCompleted), string(auction.EventAuctionCancelled):
+		return true
+	}
+	return false
+}
+
+// append appends a batch. The edge grows only where it was committed; after any failure the log is read again.
+func (t *tenure) append(ctx context.Context, b *building) error {
+	hashes := make([]tlog.Hash, len(b.batch.Entries))
+	for i, entry := range b.batch.Entries {
+		hashes[i] = tlog.RecordHash(entry)
+	}
+	grown := t.edge.Clone()
+	b.batch.Tiles = grown.Append(hashes)
+	b.batch.After = grown.Tree()
+	crashpoint.Hit(crashpoint.LogAppend)
+	if err := t.o.Store.Append(ctx, t.term, &b.batch); err != nil {
+		return err
+	}
+	crashpoint.Hit(crashpoint.LogAppended)
+	t.edge = grown
+	return nil
+}
+
+// closeBooks closes the books from time to time.
+func (t *tenure) closeBooks(ctx context.Context) error {
+	kept, err := t.o.Store.Kept(ctx)
+	if err != nil {
+		return err
+	}
+	pause := time.Duration(0)
+	if len(kept) > 0 {
+		pause = min(max(t.o.CloseEvery-time.Since(kept[0].At), 0), t.o.CloseEvery)
+	}
+	names := alias.In(Books, t.secret)
+	for wait.For(ctx, pause) {
+		began := time.Now()
+		closing, err := t.o.Store.CloseBooks(ctx, func(account string) string { return names.Of(account).Name })
+		took := time.Since(began)
+		if pause = max(t.o.CloseEvery-took, closeShare*took); err != nil {
+			if ctx.Err() == nil {
+				t.o.Observer.Failed("close")
+				t.o.Logger.WarnContext(ctx, "the books can't be closed", "error", err)
+			}
+			continue
+		}
+		select {
+		case t.closed <- closing:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		balanced := !slices.ContainsFunc(closing.Sums, func(s Sum) bool { return !s.Balanced() })
+		if !balanced {
+			t.o.Logger.ErrorContext(ctx, "the books don't add up", "closing", closing.Seq)
+		}
+		t.o.Observer.Closed(closing.Accounts, balanced, took)
+		if kept, err = t.o.Store.Kept(ctx); err != nil {
+			return err
+		}
+		if drop := thin(kept, closing.At); len(drop) > 0 {
+			if err := t.o.Store.Drop(ctx, drop); err != nil {
+				return err
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// nobody is the observer that does nothing.
+type nobody struct{}
+
+func (nobody) Appended(int, int, time.Duration, time.Duration) {}
+func (nobody) Published(int64, int, time.Duration)             {}
+func (nobody) Closed(int64, bool, time.Duration)               {}
+func (nobody) Failed(string)                                   {}

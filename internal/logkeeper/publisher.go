@@ -1,0 +1,250 @@
+package logkeeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/wait"
+)
+
+// Rhythms of the publisher.
+const (
+	// publishPause is the least time between two checkpoints, and witnessPause that where witnesses are asked: they take one a second.
+	publishPause = 250 * time.Millisecond
+	witnessPause = time.Second
+	againPause   = 5 * time.Second // before witnesses that are missing, or a failure, are tried again
+)
+
+// Signer signs checkpoints.
+type Signer interface {
+	// Verifier is the verifier key, as signed notes have it.
+	Verifier() string
+	Sign(tree tlog.Tree) (checkpoint string, err error)
+}
+
+// Witnesses ask for cosignatures.
+type Witnesses interface {
+	// Cosign asks all of them, and returns the checkpoint with the cosignatures that came in time, and how many they are. It returns an
+	// [AheadError] where a witness has seen more than the tree.
+	Cosign(ctx context.Context, tree tlog.Tree, checkpoint string, hashes tlog.HashReader) (cosigned string, count int, err error)
+}
+
+// AheadError says that somebody has seen more of the log than there is: it was restored from a copy.
+type AheadError struct {
+	Who  string
+	Size int64
+}
+
+func (e *AheadError) Error() string {
+	return fmt.Sprintf("%s has seen %d leaves, which are not all there: the log is an older copy, or another history", e.Who, e.Size)
+}
+
+// PublisherOptions make a publisher. Store, Key and Guard are required.
+type PublisherOptions struct {
+	Store     Store
+	Tiles     TileSource
+	Key       Signer
+	Guard     *Guard
+	Witnesses Witnesses // nil: nobody is asked
+	Quorum    int       // a checkpoint is published once so many witnesses have cosigned it
+	Observer  Observer
+	Logger    *slog.Logger
+}
+
+// Publisher signs the log's tree, has it witnessed, and publishes it.
+type Publisher struct {
+	o       PublisherOptions
+	refused atomic.Pointer[string]
+}
+
+// NewPublisher returns a publisher. A [Keeper] makes it work.
+func NewPublisher(o PublisherOptions) *Publisher {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	return &Publisher{o: o}
+}
+
+// Verifier is the verifier key of the publisher's own key.
+func (p *Publisher) Verifier() string { return p.o.Key.Verifier() }
+
+// Refused says why this process signs nothing; empty while it does.
+func (p *Publisher) Refused() string {
+	if r := p.refused.Load(); r != nil {
+		return *r
+	}
+	return ""
+}
+
+// errOtherKey is why nothing is signed where the log has another key.
+var errOtherKey = errors.New("the log is signed with another key than this server's: give all servers the same key, or begin a new one by fairlead log renew")
+
+// run publishes whatever the tree becomes, until ctx ends. What it must not sign it never does: it says why, and waits.
+func (p *Publisher) run(ctx context.Context, term int64, state *State, trees *newest) error {
+	err := p.mayGoOn(ctx, term, state)
+	for published := state.Checkpoint; err == nil; {
+		began := time.Now()
+		tree := *trees.tree.Load()
+		done, all, failure := p.publish(ctx, term, tree, published)
+		switch {
+		case failure == nil:
+			published = done
+		case fatal(failure):
+			err = failure
+			continue
+		case ctx.Err() == nil:
+			p.o.Observer.Failed("publish")
+			p.o.Logger.WarnContext(ctx, "the log's checkpoint is not published: trying again", "size", tree.N, "error", failure)
+		}
+		pause := publishPause
+		if p.o.Witnesses != nil {
+			pause = witnessPause
+		}
+		if !wait.For(ctx, pause-time.Since(began)) {
+			return ctx.Err()
+		}
+		var again <-chan time.Time
+		if !all {
+			again = time.After(againPause)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-trees.grew:
+		case <-again:
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, ErrSuperseded) {
+		return err
+	}
+	text := err.Error()
+	p.refused.Store(&text)
+	p.o.Observer.Failed("publish")
+	p.o.Logger.ErrorContext(ctx, "no checkpoint of the log is signed any more", "error", err)
+	if err := p.o.Store.Refuse(ctx, term, text); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// fatal reports whether an error forbids to sign anything further.
+func fatal(err error) bool {
+	_, ahead := errors.AsType[*AheadError](err)
+	return ahead || errors.Is(err, errOtherKey) || errors.Is(err, ErrSuperseded) || errors.Is(err, errForked)
+}
+
+// mayGoOn finds out whether the log is the one that was signed before.
+func (p *Publisher) mayGoOn(ctx context.Context, term int64, state *State) error {
+	if state.Verifier != "" && state.Verifier != p.o.Key.Verifier() {
+		return errOtherKey
+	}
+	signed, err := p.o.Guard.Last(p.o.Key.Verifier())
+	if err != nil {
+		return err
+	}
+	err = p.contains(ctx, state.Edge.Tree(), signed, "this server")
+	if err == nil && state.Checkpoint != "" {
+		var published tlog.Tree
+		if published, err = treeOf(state.Checkpoint, p.o.Key.Verifier()); err == nil {
+			err = p.contains(ctx, state.Edge.Tree(), published, "the published checkpoint")
+		}
+	}
+	if err == nil {
+		p.refused.Store(nil)
+		err = p.o.Store.Refuse(ctx, term, "")
+	}
+	return err
+}
+
+// errForked is returned where the log is not what was signed.
+var errForked = errors.New("the log is not the one that was signed")
+
+// contains finds out whether a tree is a continuation of an older one.
+func (p *Publisher) contains(ctx context.Context, tree, older tlog.Tree, who string) error {
+	if older.N > tree.N {
+		return &AheadError{Who: who, Size: older.N}
+	}
+	if older.N == 0 {
+		return nil
+	}
+	root, err := tlog.TreeHash(older.N, p.hashes(ctx, tree))
+	if err == nil && root != older.Hash {
+		err = fmt.Errorf("%w: %s has seen %d leaves with the root %s, which is %s now", errForked, who, older.N, older.Hash, root)
+	}
+	return err
+}
+
+// hashes reads the hashes of a tree, and checks that they are the tree's.
+func (p *Publisher) hashes(ctx context.Context, tree tlog.Tree) tlog.HashReader {
+	return Hashes(ctx, tree, p.o.Tiles)
+}
+
+// publish signs a tree, has it witnessed and publishes it, unless that was done. It returns the checkpoint that is published now, and
+// whether all witnesses have cosigned it.
+func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, published string) (now string, all bool, err error) {
+	if published != "" && p.o.Witnesses == nil {
+		if last, err := treeOf(published, p.o.Key.Verifier()); err == nil && last == tree {
+			return published, true, nil
+		}
+	}
+	began := time.Now()
+	checkpoint, err := p.o.Key.Sign(tree)
+	if err != nil {
+		return published, false, err
+	}
+	// Before anybody can have it: after a restore of the database, the file tells what was signed.
+	if err := p.o.Guard.Keep(checkpoint); err != nil {
+		return published, false, err
+	}
+	crashpoint.Hit(crashpoint.LogSigned)
+	count, all := 0, true
+	if p.o.Witnesses != nil && tree.N > 0 {
+		var missing error
+		checkpoint, count, missing = p.o.Witnesses.Cosign(ctx, tree, checkpoint, p.hashes(ctx, tree))
+		if missing != nil {
+			if fatal(missing) {
+				return published, false, missing
+			}
+			all = false
+			p.o.Logger.WarnContext(ctx, "not all witnesses have cosigned the log's checkpoint", "size", tree.N, "cosigned", count, "error", missing)
+		}
+		crashpoint.Hit(crashpoint.LogSeen)
+	}
+	if count < p.o.Quorum && tree.N > 0 {
+		return published, false, fmt.Errorf("%d witnesses of the %d that are required have cosigned it", count, p.o.Quorum)
+	}
+	if err := p.o.Store.Publish(ctx, term, p.o.Key.Verifier(), checkpoint, tree.N); err != nil {
+		return published, false, err
+	}
+	p.o.Observer.Published(tree.N, count, time.Since(began))
+	return checkpoint, all, nil
+}
+
+// treeOf reads a checkpoint that a key has signed.
+func treeOf(checkpoint, verifier string) (tlog.Tree, error) {
+	v, err := note.NewVerifier(verifier)
+	if err != nil {
+		return tlog.Tree{}, err
+	}
+	n, err := note.Open([]byte(checkpoint), note.VerifierList(v))
+	if err != nil {
+		return tlog.Tree{}, err
+	}
+	c, err := torchwood.ParseCheckpoint(n.Text)
+	return c.Tree, err
+}
