@@ -65,8 +65,10 @@ func (s *Server) startAuctions(registry *prometheus.Registry) (err error) {
 	if s.election, err = lock.NewElection(locker, auctionLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger, Observe: observer.Leading}); err != nil {
 		return err
 	}
-	s.delivering, err = lock.NewElection(locker, deliveryLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
-	return err
+	if s.delivering, err = lock.NewElection(locker, deliveryLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger}); err != nil {
+		return err
+	}
+	return s.startLog(registry, locker)
 }
 
 // lead closes rounds and counts them down whenever this process is elected, until ctx ends.

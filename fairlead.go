@@ -29,6 +29,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/recent"
@@ -97,6 +98,8 @@ type Server struct {
 	background         sync.WaitGroup
 	serving            sync.WaitGroup // Run, until it has drained
 	closers            []func(context.Context) error
+	keeper             *logkeeper.Keeper
+	keeping            *lock.Election
 	closing            sync.Once
 	closed             error // what closing returned
 }

@@ -98,6 +98,11 @@ type Options struct {
 	// chain's period.
 	BeaconLead time.Duration
 
+	// LogOrigin is the name of the public log, and of its key, when they are made; empty: fairlead/ and some digits of the key.
+	LogOrigin string
+	// WitnessQuorum is how many witnesses must have cosigned a checkpoint of the log before it is published; default 0.
+	WitnessQuorum int
+
 	// AllowPrivateTargets lets webhooks go to loopback, private and link-local addresses.
 	AllowPrivateTargets bool
 	// ClaimStaleAfter is how long a publication stays claimed by a worker that gives no sign of life; 1 s or more, default 1 h.

@@ -61,7 +61,7 @@ func (s *Server) startServices(registry *prometheus.Registry) (err error) {
 	}
 	s.edge, err = server.New(server.Options{
 		Ledger: s.ledger, Lottery: s.lottery, Auction: s.auction, Multidraw: s.multidraw, Publish: s.publish, Cross: s.cross, Locks: s.locks, Keys: keys,
-		Operator: postgres.NewOperator(s.db), Sessions: postgres.NewOperator(s.db), PublicPages: !s.o.NoPublicPages, Auth: s.auth, Limiter: limiter, Ready: s.db.Ready, Acknowledge: s.db.Acknowledge, Position: s.db.Position,
+		Log: postgres.NewLogReader(s.db), Operator: postgres.NewOperator(s.db), Sessions: postgres.NewOperator(s.db), PublicPages: !s.o.NoPublicPages, Auth: s.auth, Limiter: limiter, Ready: s.db.Ready, Acknowledge: s.db.Acknowledge, Position: s.db.Position,
 		Live:       server.LiveOptions{Hub: s.hub, AllowedOrigins: s.o.AllowedOrigins, MaxPerPrincipal: s.o.StreamsPerPrincipal},
 		CheckHosts: true, AllowedHosts: s.o.allowedHosts(), MaxConnections: s.o.MaxConnections,
 		Registry: registry, Recent: s.recent, Logger: s.logger, Version: Version(), Trace: s.traces.Requests(), Scratch: s.scratch(),

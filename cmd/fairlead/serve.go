@@ -81,6 +81,8 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	text(&o.BeaconChain, "beacon-chain", "public randomness of campaigns in beacon mode: quicknet or default (drand's mainnet), a file with a chain's description as drand relays serve it, or none")
 	f.StringSliceVar(&o.BeaconRelays, "beacon-relays", nil, "base URLs of drand relays, asked in turn; drand's public ones when absent. They need not be trusted")
 	period(&o.BeaconLead, "beacon-lead", "least time from a campaign's seal to the round that decides it: longer than the database's clock may be slow; a period of the chain at least")
+	text(&o.LogOrigin, "log-origin", "name of the public log, when its key is made: a domain and a path of yours, such as shop.example/log; some digits of the key when empty")
+	number(&o.WitnessQuorum, "witness-quorum", "how many witnesses must have cosigned a checkpoint of the public log before it is published")
 	f.StringArrayVar(&o.ledgers, "ledger", nil, "NAME=URL of a further ledger, for transfers between ledgers: its PostgreSQL, or another server as https://:KEY@HOST; may be given several times")
 	period(&o.DrainTimeout, "drain-timeout", "how long a shutdown waits for requests under way")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")

@@ -54,4 +54,6 @@ func name(t *Topic, account, salt string) string {
 }
 
 // Check reports whether a name is that of an account in a topic, as its salt proves.
-func Check(topic, account string, a Alias) bool { return name(&Topic{name: topic}, account, a.Salt) == a.Name }
+func Check(topic, account string, a Alias) bool {
+	return name(&Topic{name: topic}, account, a.Salt) == a.Name
+}

@@ -26,7 +26,7 @@ func (g *Guard) Last(verifier string) (tlog.Tree, error) {
 	if err != nil {
 		return tlog.Tree{}, err
 	}
-	tree, err := treeOf(string(text), verifier)
+	tree, err := TreeOf(string(text), verifier)
 	if _, other := errors.AsType[*note.UnverifiedNoteError](err); other {
 		return tlog.Tree{}, nil
 	}

@@ -160,7 +160,7 @@ func (p *Publisher) mayGoOn(ctx context.Context, term int64, state *State) error
 	err = p.contains(ctx, state.Edge.Tree(), signed, "this server")
 	if err == nil && state.Checkpoint != "" {
 		var published tlog.Tree
-		if published, err = treeOf(state.Checkpoint, p.o.Key.Verifier()); err == nil {
+		if published, err = TreeOf(state.Checkpoint, p.o.Key.Verifier()); err == nil {
 			err = p.contains(ctx, state.Edge.Tree(), published, "the published checkpoint")
 		}
 	}
@@ -198,7 +198,7 @@ func (p *Publisher) hashes(ctx context.Context, tree tlog.Tree) tlog.HashReader 
 // whether all witnesses have cosigned it.
 func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, published string) (now string, all bool, err error) {
 	if published != "" && p.o.Witnesses == nil {
-		if last, err := treeOf(published, p.o.Key.Verifier()); err == nil && last == tree {
+		if last, err := TreeOf(published, p.o.Key.Verifier()); err == nil && last == tree {
 			return published, true, nil
 		}
 	}
@@ -235,8 +235,8 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 	return checkpoint, all, nil
 }
 
-// treeOf reads a checkpoint that a key has signed.
-func treeOf(checkpoint, verifier string) (tlog.Tree, error) {
+// TreeOf reads a checkpoint that a key has signed.
+func TreeOf(checkpoint, verifier string) (tlog.Tree, error) {
 	v, err := note.NewVerifier(verifier)
 	if err != nil {
 		return tlog.Tree{}, err

@@ -37,8 +37,9 @@ const (
 	keptClosings = `SELECT seq, at FROM log_closings WHERE kept ORDER BY at DESC`
 	dropClosings = `UPDATE log_closings SET kept = false WHERE seq = ANY ($1)`
 	dropChunks   = `DELETE FROM log_closing_accounts WHERE closing = ANY ($1)`
-	selectKept   = `SELECT seq, index, at, accounts, root, chunks FROM log_closings WHERE kept AND at <= $1 ORDER BY at DESC LIMIT 1`
-	selectChunk  = `SELECT chunk, data FROM log_closing_accounts WHERE closing = $1 AND first <= $2 ORDER BY first DESC LIMIT 1`
+	selectKept   = `SELECT seq, index, at, accounts, root, chunks FROM log_closings WHERE kept AND at <= $1 AND index < $2
+		ORDER BY at DESC LIMIT 1`
+	selectChunk = `SELECT chunk, data FROM log_closing_accounts WHERE closing = $1 AND first <= $2 ORDER BY first DESC LIMIT 1`
 )
 
 // settledAfter is how old an entry is that no transaction can have written under a smaller id and not committed yet. Ids are made by the

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"net/http"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/alias"
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/console"
 	"github.com/fairlead-dev/fairlead/internal/live"
@@ -263,20 +262,14 @@ func (s *Server) publicAuctionState(r *http.Request) (any, error) {
 	return v, err
 }
 
-const (
-	aliasDigits = 8  // of an alias: enough that a hundred bidders rarely share one
-	saltBytes   = 16 // of a salt: nobody tries all of them
-)
-
 // aliasView is an account's alias, with what proves it.
 type aliasView struct {
-	Alias string `json:"alias" doc:"first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each"`
+	Alias string `json:"alias" doc:"first 32 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each"`
 	Salt  string `json:"salt" doc:"16 bytes in hex; it is shown to nobody else"`
 }
 
 // aliasesIn returns what names the accounts of a topic where anybody may look: the same name within a campaign or auction,
-// another in the next. The salt follows from a secret that all servers share, so that a guessed account cannot be compared with what is
-// shown. It is for the account's owner, and tells nothing about another account.
+// another in the next. It is for one goroutine.
 func (s *Server) aliasesIn(ctx context.Context, topic string) (func(account string) aliasView, error) {
 	secret := s.aliasSecret.Load()
 	if secret == nil {
@@ -287,12 +280,10 @@ func (s *Server) aliasesIn(ctx context.Context, topic string) (func(account stri
 		secret = &read // It never changes.
 		s.aliasSecret.Store(secret)
 	}
+	names := alias.In(topic, *secret)
 	return func(account string) aliasView {
-		mac := hmac.New(sha256.New, *secret)
-		_, _ = mac.Write([]byte("fairlead alias salt\n" + topic + "\n" + account)) // A hash takes everything.
-		salt := hex.EncodeToString(mac.Sum(nil)[:saltBytes])
-		sum := sha256.Sum256([]byte("fairlead alias\n" + topic + "\n" + account + "\n" + salt))
-		return aliasView{Alias: hex.EncodeToString(sum[:])[:aliasDigits], Salt: salt}
+		a := names.Of(account)
+		return aliasView{Alias: a.Name, Salt: a.Salt}
 	}, nil
 }
 

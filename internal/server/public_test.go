@@ -175,7 +175,7 @@ func (m *marked) topics() (all []string) {
 func guessed(id, account string) (all []string) {
 	for _, text := range []string{account, id + account, account + id, id + "\n" + account, "fairlead alias\n" + id + "\n" + account, "fairlead alias\n" + account} {
 		sum := sha256.Sum256([]byte(text))
-		all = append(all, hex.EncodeToString(sum[:])[:aliasDigits])
+		all = append(all, hex.EncodeToString(sum[:])[:32])
 	}
 	return all
 }
@@ -212,7 +212,7 @@ func TestAliases(t *testing.T) {
 		for _, account := range m.accounts {
 			r := ask(account, topic).want(http.StatusOK)
 			sum := sha256.Sum256([]byte("fairlead alias\n" + topic + "\n" + account + "\n" + r.str("salt")))
-			if r.str("alias") != hex.EncodeToString(sum[:])[:aliasDigits] {
+			if r.str("alias") != hex.EncodeToString(sum[:])[:32] {
 				t.Errorf("the salt does not prove the alias: %s", r.body)
 			}
 			aliases[r.str("alias")] = account

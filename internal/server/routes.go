@@ -177,6 +177,7 @@ func (s *Server) routes() []route {
 		{"administration", s.adminRoutes()},
 		{"administration", s.chartRoutes()},
 		{"public pages", s.publicRoutes()},
+		{"public log", s.logRoutes()},
 		{"operation", s.systemRoutes()},
 	} {
 		for _, r := range group.routes {

@@ -63,6 +63,8 @@ type Options struct {
 	Operator Operator
 	// Sessions keeps who is signed in to the console; nil: there is no console.
 	Sessions Sessions
+	// Log is the public log.
+	Log PublicLog
 	// PublicPages says whether anybody may look at the pages of campaigns and auctions under way.
 	PublicPages bool
 	Auth        *auth.Authenticator

@@ -1,0 +1,84 @@
+package fairlead
+
+import (
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/translog"
+)
+
+// logLease is what the process is elected for that keeps the public log.
+const logLease = "log"
+
+// logSignedFile has the last checkpoint that this server has signed.
+func logSignedFile(data string) string { return filepath.Join(data, "log.signed") }
+
+// LogKeyFile is where a server keeps the key of its public log, in its data directory.
+func LogKeyFile(data string) string { return filepath.Join(data, "log.key") }
+
+// startLog makes the keeper of the public log and the election of the process that keeps it.
+func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) error {
+	if err := os.MkdirAll(s.o.Data, 0o700); err != nil {
+		return wrong("Data", "%w", err)
+	}
+	key, err := openLogKey(s.o.LogOrigin, s.o.AdminKey, s.o.Data)
+	if err != nil {
+		return fmt.Errorf("the log's key: %w", err)
+	}
+	store, err := postgres.NewLog(s.db)
+	if err != nil {
+		return err
+	}
+	s.onClose(store.Shutdown)
+	observer := telemetry.NewLog(registry)
+	publisher := logkeeper.NewPublisher(logkeeper.PublisherOptions{
+		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(logSignedFile(s.o.Data)), Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
+	})
+	s.keeper = logkeeper.New(logkeeper.Options{Store: store, Publisher: publisher, Observer: observer, Logger: s.logger})
+	observer.Observe(s.keeper.Leads, func() bool { return publisher.Refused() != "" })
+	s.keeping, err = lock.NewElection(locker, logLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
+	return err
+}
+
+// openLogKey finds the key that signs the log's checkpoints: the one in the data directory, else a new one, which is kept there. The new
+// one is random, but where an admin key is given it is derived from that, because several servers on one database are started with the same
+// admin key, and each must be able to sign the log that another one has begun.
+func openLogKey(origin, admin, data string) (*translog.Key, error) {
+	file := LogKeyFile(data)
+	key, err := translog.ReadKey(file)
+	if !errors.Is(err, os.ErrNotExist) {
+		return key, err
+	}
+	var private ed25519.PrivateKey
+	if admin == "" {
+		if _, private, err = ed25519.GenerateKey(nil); err != nil {
+			return nil, err
+		}
+	} else {
+		seed, err := hkdf.Key(sha256.New, []byte(admin), nil, "fairlead key of the log", ed25519.SeedSize)
+		if err != nil {
+			return nil, err
+		}
+		private = ed25519.NewKeyFromSeed(seed)
+	}
+	if origin == "" {
+		sum := sha256.Sum256(private[ed25519.SeedSize:])
+		origin = "fairlead/" + hex.EncodeToString(sum[:8])
+	}
+	if key, err = translog.NewKey(origin, private); err != nil {
+		return nil, wrong("LogOrigin", "%w", err)
+	}
+	return key, key.WriteFile(file)
+}
