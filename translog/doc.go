@@ -1,0 +1,10 @@
+// Package translog has the formats of the public log: keys, checkpoints and their cosignatures. They are those of C2SP's signed-note,
+// tlog-checkpoint and tlog-cosignature (c2sp.org), so that any program that knows these can read the log. Package
+// translog/witness has the witness itself and the client that asks witnesses.
+//
+// A log's [Key] signs checkpoints: its origin, the size of its tree and the tree's root. A witness's [Cosigner] signs that it has seen the
+// tree grow. [Open] verifies both; [AddCosignatures] puts witnesses' signatures into a checkpoint. A checkpoint proves what its log said,
+// and nothing about what the log said to others. That no second history exists follows from witnesses alone.
+//
+// All functions are safe for concurrent use, and so are the methods of keys.
+package translog
