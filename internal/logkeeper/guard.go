@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/fairlead-dev/fairlead/internal/durable"
+	"github.com/fairlead-dev/fairlead/translog"
 )
 
 // Guard is a file with the last checkpoint that was signed here. It is apart from the database, so that a restore of that is noticed.
@@ -27,7 +28,7 @@ func (g *Guard) Last(verifier string) (tlog.Tree, error) {
 		return tlog.Tree{}, err
 	}
 	tree, err := TreeOf(string(text), verifier)
-	if _, other := errors.AsType[*note.UnverifiedNoteError](err); other {
+	if errors.Is(err, translog.ErrUnsigned) {
 		return tlog.Tree{}, nil
 	}
 	if err != nil {
@@ -37,26 +38,4 @@ func (g *Guard) Last(verifier string) (tlog.Tree, error) {
 }
 
 // Keep writes a checkpoint. When it returns, it is on the disk.
-func (g *Guard) Keep(checkpoint string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(g.path), filepath.Base(g.path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.WriteString(checkpoint)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), g.path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(g.path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
+func (g *Guard) Keep(checkpoint string) error { return durable.Replace(g.path, []byte(checkpoint), 0o600) }

@@ -9,12 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"filippo.io/torchwood"
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/wait"
+	"github.com/fairlead-dev/fairlead/translog"
 )
 
 // Rhythms of the publisher.
@@ -237,14 +236,9 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 
 // TreeOf reads a checkpoint that a key has signed.
 func TreeOf(checkpoint, verifier string) (tlog.Tree, error) {
-	v, err := note.NewVerifier(verifier)
+	c, err := translog.Open(checkpoint, verifier)
 	if err != nil {
 		return tlog.Tree{}, err
 	}
-	n, err := note.Open([]byte(checkpoint), note.VerifierList(v))
-	if err != nil {
-		return tlog.Tree{}, err
-	}
-	c, err := torchwood.ParseCheckpoint(n.Text)
-	return c.Tree, err
+	return c.Tree, nil
 }
