@@ -217,7 +217,8 @@ type Place struct {
 	Account
 
 	Index int64
-	Path  []tlog.Hash // to the closing's root
+	Hash  tlog.Hash
+	Path  []tlog.Hash // from Hash to the closing's root
 }
 
 // errChunk is returned for a chunk that can't be read.
@@ -241,7 +242,7 @@ func Find(account string, data []byte, number int, roots []tlog.Hash, name Names
 	if rootOf(leaves) != roots[number] {
 		return nil, errChunk
 	}
-	return &Place{accounts[at], int64(number)*ChunkAccounts + int64(at), append(path(leaves, at), path(roots, number)...)}, nil
+	return &Place{accounts[at], int64(number)*ChunkAccounts + int64(at), leaves[at], append(path(leaves, at), path(roots, number)...)}, nil
 }
 
 func unpack(data []byte) (accounts []Account, err error) {

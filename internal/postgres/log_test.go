@@ -1,0 +1,454 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/fairlead-dev/fairlead/internal/alias"
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/translog"
+)
+
+// keptLog is a public log that is kept by one process or several.
+type keptLog struct {
+	db    *DB
+	key   *translog.Key
+	guard string
+}
+
+func newKeptLog(t *testing.T, db *DB) *keptLog {
+	t.Helper()
+	return &keptLog{db, generated(t), filepath.Join(t.TempDir(), "log.signed")}
+}
+
+func generated(t *testing.T) *translog.Key {
+	t.Helper()
+	key, err := translog.GenerateKey("fairlead.test/log")
+	testwait.Check(t, err)
+	return key
+}
+
+// keep has a process keep the log, as the leader of a term, until the test ends or end is called. with wraps the store.
+func (l *keptLog) keep(t *testing.T, term int64, with func(logkeeper.Store) logkeeper.Store) (p *logkeeper.Publisher, end func()) {
+	t.Helper()
+	store, err := NewLog(l.db)
+	testwait.Check(t, err)
+	var wrapped logkeeper.Store = store
+	if with != nil {
+		wrapped = with(store)
+	}
+	p = logkeeper.NewPublisher(logkeeper.PublisherOptions{Store: wrapped, Tiles: store.Tile, Key: l.key, Guard: logkeeper.NewGuard(l.guard)})
+	k := logkeeper.New(logkeeper.Options{Store: wrapped, Publisher: p})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { k.Lead(ctx, term) })
+	end = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		closing(t, store.Shutdown)
+	})
+	t.Cleanup(end)
+	return p, end
+}
+
+// published is the log's state once so many leaves are under its checkpoint.
+func (l *keptLog) published(t *testing.T, leaves func() int64) logkeeper.Published {
+	t.Helper()
+	var p logkeeper.Published
+	testwait.Eventually(t, patience, "a checkpoint of all leaves", func() bool {
+		var err error
+		p, err = NewLogReader(l.db).Published(t.Context())
+		testwait.Check(t, err)
+		return p.Size >= leaves() && p.Size == p.Leaves
+	})
+	return p
+}
+
+// leaf is what the tests read of one.
+type leaf struct {
+	Type  string          `json:"type"`
+	Topic string          `json:"topic"`
+	Seq   int64           `json:"seq"`
+	At    time.Time       `json:"at"`
+	Part  int             `json:"part"`
+	Parts int             `json:"parts"`
+	Text  string          `json:"text"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// topics reads the log from its bundles, holds every entry against the signed root, and returns the facts of each topic in order.
+func (l *keptLog) topics(t *testing.T, p logkeeper.Published) map[string][]leaf {
+	t.Helper()
+	c, err := translog.Open(p.Checkpoint, l.key.Verifier())
+	testwait.Check(t, err)
+	var (
+		edge   translog.Edge
+		topics = map[string][]leaf{}
+		parts  strings.Builder
+		r      = NewLogReader(l.db)
+	)
+	for at := int64(0); at < c.Tree.N; at += translog.TileWidth {
+		width := int(min(translog.TileWidth, c.Tree.N-at))
+		raw, err := r.Bundle(t.Context(), at/translog.TileWidth, width)
+		testwait.Check(t, err)
+		for range width {
+			var entry []byte
+			if entry, raw = cutEntry(raw); entry == nil {
+				t.Fatalf("an entry behind %d is missing", at)
+			}
+			edge.Append([]tlog.Hash{tlog.RecordHash(entry)})
+			var f leaf
+			testwait.Check(t, json.Unmarshal(entry, &f))
+			if f.Parts > 0 {
+				if parts.WriteString(f.Text); f.Part < f.Parts {
+					continue
+				}
+				f.Data = json.RawMessage(parts.String())
+				parts.Reset()
+			}
+			if facts := topics[f.Topic]; f.Seq != int64(len(facts)) || len(facts) > 0 && f.At.Before(facts[len(facts)-1].At) {
+				t.Fatalf("%s has fact %d at %s after %+v", f.Topic, f.Seq, f.At, facts)
+			}
+			topics[f.Topic] = append(topics[f.Topic], f)
+		}
+	}
+	if edge.Tree() != c.Tree {
+		t.Fatalf("the entries make %v, and %v was signed", edge.Tree(), c.Tree)
+	}
+	return topics
+}
+
+func types(facts []leaf) (out []string) {
+	for _, f := range facts {
+		out = append(out, f.Type)
+	}
+	return out
+}
+
+// TestLogHasAllFacts has one of each kind of facts in the log, with aliases for names.
+func TestLogHasAllFacts(t *testing.T) {
+	t.Parallel()
+	v, _ := newVenue(t, lottery.Options{})
+	l := newKeptLog(t, v.db)
+	l.keep(t, 1, nil)
+	drawn := v.create(t, 2)
+	for range 3 {
+		v.must(t, drawn, lottery.Buy{Account: "ann"})
+	}
+	cancelled := v.create(t, 2)
+	v.must(t, cancelled, lottery.Cancel{})
+	s := auction.NewService(NewAuctions(v.db), auction.Options{})
+	t.Cleanup(func() { closing(t, s.Close) })
+	a, err := s.Create(t.Context(), own[auction.Op](auction.Create{
+		Title: "lot", Currency: "EUR", Seller: "house", MinBid: 1, MinIncrement: 1, Rounds: []auction.NewRound{{Winners: 1, Duration: time.Hour}},
+	}))
+	testwait.Check(t, errors.Join(err, a.Err))
+	lotID := result[*auction.Auction](t, a.Result).ID
+	decide(t, s, lotID, auction.Start{})
+	decide(t, s, lotID, auction.PlaceBid{Account: "ben", Amount: 10})
+	decide(t, s, lotID, auction.Cancel{})
+	draws := newMultidraws(t, NewMultidraws(v.db), multidraw.Options{})
+	op := made(t, draws, inRange("dice", 10, false))
+
+	p := l.published(t, func() int64 { return 4 + 3 + 5 + 2 + 1 })
+	topics := l.topics(t, p)
+	for topic, want := range map[string]string{
+		"campaign:" + drawn.String():     "campaign.created campaign.published campaign.sealed campaign.drawn",
+		"campaign:" + cancelled.String(): "campaign.created campaign.published campaign.cancelled",
+		"auction:" + lotID.String():      "auction.created auction.started round.started bid.placed auction.cancelled",
+		"multidraw:" + op.ID.String():    "multidraw.committed multidraw.ended",
+	} {
+		if got := strings.Join(types(topics[topic]), " "); got != want {
+			t.Errorf("%s has %s", topic, got)
+		}
+	}
+	if len(topics["books"]) == 0 {
+		t.Error("the books were not closed")
+	}
+	secret, err := (&Log{db: v.db}).Secret(t.Context())
+	testwait.Check(t, err)
+	bid, ben := string(topics["auction:"+lotID.String()][3].Data), alias.In("auction:"+lotID.String(), secret).Of("ben").Name
+	if want := `{"account":"` + ben + `","amount":10,"previous_amount":0,"round":1,"rank":1,"outbid":[]}`; bid != want {
+		t.Errorf("the bid is %s, not %s", bid, want)
+	}
+	for topic, facts := range topics {
+		for _, f := range facts {
+			for _, name := range []string{"ann", "ben", "house"} {
+				if strings.Contains(string(f.Data), `"`+name+`"`) {
+					t.Errorf("%s names %s: %s", topic, name, f.Data)
+				}
+			}
+		}
+	}
+	// By topic, all under one checkpoint.
+	r := NewLogReader(v.db)
+	for _, limit := range []int{1, 2, 100} {
+		var got []string
+		for from := int64(0); ; {
+			page, err := r.Leaves(t.Context(), logkeeper.Topic{Kind: logkeeper.KindCampaign, ID: drawn}, from, p.Size, limit)
+			testwait.Check(t, err)
+			for _, e := range page {
+				var f leaf
+				testwait.Check(t, json.Unmarshal(e.Data, &f))
+				got, from = append(got, f.Type), e.Index+1
+			}
+			if len(page) < limit {
+				break
+			}
+		}
+		if strings.Join(got, " ") != strings.Join(types(topics["campaign:"+drawn.String()]), " ") {
+			t.Errorf("by %d: %v", limit, got)
+		}
+	}
+}
+
+// TestLargeFactsAreParts: a fact that no entry can hold is several, and comes together again.
+func TestLargeFactsAreParts(t *testing.T) {
+	t.Parallel()
+	v, _ := newVenue(t, lottery.Options{})
+	l := newKeptLog(t, v.db)
+	l.keep(t, 1, nil)
+	var prizes []lottery.Prize
+	for i := range 1000 {
+		prizes = append(prizes, lottery.Prize{Name: fmt.Sprintf("%d \"quoted\\\" <é> %s", i, strings.Repeat("ß", 100)), Quantity: 1})
+	}
+	a, err := v.Create(t.Context(), own[lottery.Op](lottery.Create{
+		Name: "large", Layers: []lottery.NewLayer{{Positions: 1000}}, Price: new(int64(1)), Currency: "EUR", Beneficiary: "house", Prizes: prizes,
+	}))
+	testwait.Check(t, errors.Join(err, a.Err))
+	id := result[*lottery.Campaign](t, a.Result).ID
+	v.must(t, id, lottery.Publish{})
+	topics := l.topics(t, l.published(t, func() int64 { return 3 }))
+	facts := topics["campaign:"+id.String()]
+	if strings.Join(types(facts), " ") != "campaign.created campaign.published" || facts[0].Parts < 10 {
+		t.Fatalf("%v, the first in %d parts", types(facts), facts[0].Parts)
+	}
+	var data struct {
+		Prizes []struct{ Name string }
+	}
+	testwait.Check(t, json.Unmarshal(facts[0].Data, &data))
+	for i, p := range prizes {
+		if data.Prizes[i].Name != p.Name {
+			t.Fatalf("prize %d is %q", i, data.Prizes[i].Name)
+		}
+	}
+}
+
+// lossy is a store some of whose answers are lost: what was asked for is done, and an error comes back.
+type lossy struct {
+	logkeeper.Store
+
+	calls atomic.Int64
+	lost  atomic.Int64
+}
+
+func (s *lossy) Append(ctx context.Context, term int64, b *logkeeper.Batch) error {
+	err := s.Store.Append(ctx, term, b)
+	if err == nil && s.calls.Add(1)%3 == 0 {
+		s.lost.Add(1)
+		return errDied
+	}
+	return err
+}
+
+// TestLogHasEachFactOnce has several processes keep the log one after the other, each of which doesn't notice that it doesn't lead any more, and
+// whose answers are lost, while bids are placed.
+func TestLogHasEachFactOnce(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	s, id := lot(t, db, nil)
+	var (
+		bidding sync.WaitGroup
+		enough  atomic.Bool
+		bids    int64
+	)
+	bidding.Go(func() {
+		for i := 0; !enough.Load(); i++ {
+			account := []string{"ann", "bob"}[i%2]
+			if a, err := s.Execute(t.Context(), id, own[auction.Op](auction.PlaceBid{Account: account, Amount: int64(10 + i)})); err != nil || a.Err != nil {
+				t.Errorf("bid %d: %v", i, errors.Join(err, a.Err))
+				return
+			}
+			bids++
+		}
+	})
+	var stores []*lossy
+	for term := range int64(4) {
+		l.keep(t, term+1, func(store logkeeper.Store) logkeeper.Store {
+			stores = append(stores, &lossy{Store: store})
+			return stores[term]
+		})
+		testwait.Eventually(t, patience, "an answer that is lost", func() bool { return stores[term].lost.Load() > 0 })
+	}
+	enough.Store(true)
+	bidding.Wait()
+	topics := l.topics(t, l.published(t, func() int64 {
+		var seq int64
+		testwait.Check(t, db.pool.QueryRow(t.Context(), `SELECT coalesce(max(next), 0) FROM log_topics WHERE id = $1`, id).Scan(&seq))
+		if seq < bids+3 {
+			return 1 << 60
+		}
+		return seq
+	}))
+	if facts := topics["auction:"+id.String()]; int64(len(facts)) != bids+3 {
+		t.Errorf("%d facts of %d are in the log", len(facts), bids+3)
+	}
+}
+
+// TestLogRefusesAnOlderCopy has the database be as it was before: the log, which was signed further, is not signed any more, and says so.
+func TestLogRefusesAnOlderCopy(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	_, end := l.keep(t, 1, nil)
+	l.published(t, func() int64 { return 1 })
+	end()
+	// What a restore would bring back.
+	type table struct{ name, rows string }
+	var kept []table
+	for _, name := range []string{"log_state", "log_tiles", "log_bundles", "log_topics", "log_runs", "log_closings"} {
+		var rows string
+		testwait.Check(t, db.pool.QueryRow(t.Context(), `SELECT coalesce(json_agg(r), '[]')::text FROM `+name+` AS r`).Scan(&rows))
+		kept = append(kept, table{name, rows})
+	}
+	_, end = l.keep(t, 2, nil)
+	s, id := lot(t, db, nil)
+	decide(t, s, id, auction.PlaceBid{Account: "ann", Amount: 10})
+	later := l.published(t, func() int64 { return 5 })
+	end()
+	for _, k := range kept {
+		_, err := db.pool.Exec(t.Context(), `DELETE FROM `+k.name)
+		testwait.Check(t, err)
+		_, err = db.pool.Exec(t.Context(), `INSERT INTO `+k.name+` SELECT * FROM json_populate_recordset(NULL::`+k.name+`, $1::json)`, k.rows)
+		testwait.Check(t, err)
+	}
+	_, end = l.keep(t, 3, nil)
+	now := l.refused(t)
+	end()
+	if !strings.Contains(now.Refused, "older copy") || now.Size >= later.Size {
+		t.Errorf("%q, with %d leaves published of %d before", now.Refused, now.Size, later.Size)
+	}
+	// Another history up to the same size is one, too.
+	_, err := db.pool.Exec(t.Context(), `UPDATE log_state SET checkpoint = '', published = 0, refused = '', size = 0, root = sha256('')`)
+	testwait.Check(t, err)
+	for _, table := range []string{"log_tiles", "log_bundles", "log_topics", "log_runs", "log_closings"} {
+		_, err := db.pool.Exec(t.Context(), `DELETE FROM `+table)
+		testwait.Check(t, err)
+	}
+	_, end = l.keep(t, 4, nil)
+	l.refused(t)
+	end()
+	var size int64
+	testwait.Check(t, db.pool.QueryRow(t.Context(), `SELECT size FROM log_state`).Scan(&size))
+	t.Logf("%d leaves were appended, and none signed", size)
+}
+
+// refused is the log's state once nothing is signed any more.
+func (l *keptLog) refused(t *testing.T) (p logkeeper.Published) {
+	t.Helper()
+	testwait.Eventually(t, patience, "a refusal to sign", func() bool {
+		var err error
+		p, err = NewLogReader(l.db).Published(t.Context())
+		testwait.Check(t, err)
+		return p.Refused != ""
+	})
+	return p
+}
+
+// TestBalancesAreProved holds the accounts of a closing, and the path of each, against the root in the log.
+func TestBalancesAreProved(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	books := newLedgerService(t, db)
+	var accounts []string
+	for i := range 600 {
+		accounts = append(accounts, fmt.Sprintf("acc-%03d", i))
+	}
+	fund(t, books, 7, accounts...)
+	do(t, books, ledger.Withdraw{Account: "acc-005", Amount: 3})
+	l := newKeptLog(t, db)
+	l.keep(t, 1, nil)
+	p := l.published(t, func() int64 { return 1 })
+	r := NewLogReader(db)
+	for _, account := range []string{"acc-000", "acc-005", "acc-255", "acc-256", "acc-511", "acc-512", "acc-599"} {
+		b, err := r.Balance(t.Context(), account, time.Now().Add(time.Hour), p.Size)
+		testwait.Check(t, err)
+		if b == nil {
+			t.Fatalf("%s has no balance", account)
+		}
+		want := int64(7)
+		if account == "acc-005" {
+			want = 4
+		}
+		if b.Available != want || b.Currency != "EUR" || b.Accounts != 600 || !alias.Check(logkeeper.Books, account, alias.Alias{Name: b.Alias, Salt: b.Salt}) {
+			t.Errorf("%s: %+v", account, b)
+		}
+		if err := tlog.CheckRecord(b.Path, b.Accounts, b.Root, b.Index, b.Hash); err != nil {
+			t.Errorf("%s at %d: %v", account, b.Index, err)
+		}
+		if !strings.Contains(string(b.Leaf.Data), fmt.Sprintf(`"accounts":600,"root":"%x"`, b.Root[:])) ||
+			!strings.Contains(string(b.Leaf.Data), `{"currency":"EUR","available":4197,"held":0,"outside":4197,"transit":0}`) {
+			t.Errorf("the leaf is %s", b.Leaf.Data)
+		}
+	}
+	for _, nobody := range []string{"acc", "acc-0051", "zzz"} {
+		if b, err := r.Balance(t.Context(), nobody, time.Now().Add(time.Hour), p.Size); b != nil || err != nil {
+			t.Errorf("%s: %+v, %v", nobody, b, err)
+		}
+	}
+	if b, err := r.Balance(t.Context(), "acc-000", time.Now().Add(-time.Hour), p.Size); b != nil || err != nil {
+		t.Errorf("an hour ago: %+v, %v", b, err)
+	}
+}
+
+// TestClosingsGoOn has the sums of the outside go on from one closing to the next, and notices an altered balance.
+func TestClosingsGoOn(t *testing.T) {
+	t.Parallel()
+	db := tampered(t)
+	books := newLedgerService(t, db)
+	fund(t, books, 100, "ann", "bob")
+	store, err := NewLog(db)
+	testwait.Check(t, err)
+	t.Cleanup(func() { closing(t, store.Shutdown) })
+	name := func(account string) string { return account }
+	closeAt := func(want string) *logkeeper.Closing {
+		t.Helper()
+		c, err := store.CloseBooks(t.Context(), name)
+		testwait.Check(t, err)
+		if got := fmt.Sprint(c.Sums); got != want {
+			t.Errorf("closing %d: %s, not %s", c.Seq, got, want)
+		}
+		return c
+	}
+	c := closeAt("[{EUR 200 0 200 0}]")
+	// As if it had been written long ago: all entries so far are settled.
+	settled := uuidAt(time.Now().Add(time.Hour))
+	_, err = db.pool.Exec(t.Context(), saveClosing, c.Seq, c.At, 0, c.Accounts, c.Root[:], []byte{}, settled, `{"EUR":{"Outside":200,"Transit":0}}`)
+	testwait.Check(t, err)
+	if c := closeAt("[{EUR 200 0 200 0}]"); c.Seq != 1 {
+		t.Errorf("closing %d follows 0", c.Seq)
+	}
+	// A deposit under an id that was passed already: the sums alone would miss it.
+	do(t, books, ledger.Deposit{Account: "ann", Amount: 5})
+	closeAt("[{EUR 205 0 205 0}]")
+	_, err = db.pool.Exec(t.Context(), `UPDATE accounts SET available = available + 1 WHERE id = 'bob'`)
+	testwait.Check(t, err)
+	closeAt("[{EUR 206 0 205 0}]")
+}
+
