@@ -24,6 +24,8 @@ type Fact struct {
 	Type string
 	Seq  int64 // in its topic, from 0
 	At   time.Time
+	// Due is there for a seal: when the round is due that it names.
+	Due time.Time
 	// Data appends the leaf's data, in which accounts have their aliases.
 	Data func(to []byte, name Names) ([]byte, error)
 }
@@ -126,7 +128,11 @@ func campaignFacts(c *lottery.Campaign, draw *lottery.Draw, seed *fairdraw.Seed)
 		facts = append(facts, Fact{Type: TypeCampaignPublished, At: *c.PublishedAt, Data: object(struct{}{})})
 	}
 	if sealed, ok := c.Sealed(); ok {
-		facts = append(facts, Fact{Type: TypeCampaignSealed, At: sealed, Data: func(to []byte, _ Names) ([]byte, error) {
+		var due time.Time
+		if c.Beacon != nil {
+			due = c.Beacon.Seal.DueAt
+		}
+		facts = append(facts, Fact{Type: TypeCampaignSealed, At: sealed, Due: due, Data: func(to []byte, _ Names) ([]byte, error) {
 			seal := sealData{Positions: c.TotalPositions}
 			if c.Beacon != nil {
 				s := c.Beacon.Seal

@@ -313,6 +313,9 @@ func (b *building) add(topic Topic, f Fact, name Names) (err error) {
 	if b.batch.Entries, b.buffer, err = leaf.Entries(b.batch.Entries, b.buffer); err != nil {
 		return err
 	}
+	if !f.Due.IsZero() {
+		b.batch.Seals = append(b.batch.Seals, Seal{topic.ID, index, f.Due})
+	}
 	parts := len(b.batch.Entries) - before
 	run := Run{Topic: topic, Seq: f.Seq, Index: index, Count: 1, Parts: parts, Ended: ends(f.Type)}
 	if n := len(b.batch.Runs); n > 0 {

@@ -33,15 +33,16 @@ type Signer interface {
 
 // Witnesses ask for cosignatures.
 type Witnesses interface {
-	// Cosign asks all of them, and returns the checkpoint with the cosignatures that came in time, and how many they are. It returns an
-	// [AheadError] where a witness has seen more than the tree.
-	Cosign(ctx context.Context, tree tlog.Tree, checkpoint string, hashes tlog.HashReader) (cosigned string, count int, err error)
+	// Cosign asks all of them, and returns the checkpoint with the cosignatures that came in time. The error says which are missing; it is
+	// an [AheadError] where a witness proves that the key has signed more than the tree, or another one.
+	Cosign(ctx context.Context, checkpoint string, hashes tlog.HashReader) (cosigned string, by []translog.Cosignature, err error)
 }
 
 // AheadError says that somebody has seen more of the log than there is: it was restored from a copy.
 type AheadError struct {
-	Who  string
-	Size int64
+	Who    string
+	Size   int64
+	Forked bool // it is not more than there is, and another history
 }
 
 func (e *AheadError) Error() string {
@@ -211,18 +212,27 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 		return published, false, err
 	}
 	crashpoint.Hit(crashpoint.LogSigned)
-	count, all := 0, true
-	if p.o.Witnesses != nil && tree.N > 0 {
+	var by []translog.Cosignature
+	if all = true; p.o.Witnesses != nil && tree.N > 0 {
 		var missing error
-		checkpoint, count, missing = p.o.Witnesses.Cosign(ctx, tree, checkpoint, p.hashes(ctx, tree))
-		if missing != nil {
-			if fatal(missing) {
-				return published, false, missing
+		if checkpoint, by, missing = p.o.Witnesses.Cosign(ctx, checkpoint, p.hashes(ctx, tree)); missing != nil {
+			if err := p.lost(ctx, term, missing); err != nil {
+				return published, false, err
 			}
 			all = false
-			p.o.Logger.WarnContext(ctx, "not all witnesses have cosigned the log's checkpoint", "size", tree.N, "cosigned", count, "error", missing)
+			p.o.Logger.WarnContext(ctx, "not all witnesses have cosigned the log's checkpoint", "size", tree.N, "cosigned", len(by), "error", missing)
 		}
 		crashpoint.Hit(crashpoint.LogSeen)
+	}
+	count := len(by)
+	if count > 0 {
+		at := make([]time.Time, count)
+		for i, c := range by {
+			at[i] = c.At
+		}
+		if err := p.o.Store.Seen(ctx, checkpoint, tree.N, at); err != nil {
+			return published, false, err
+		}
 	}
 	if count < p.o.Quorum && tree.N > 0 {
 		return published, false, fmt.Errorf("%d witnesses of the %d that are required have cosigned it", count, p.o.Quorum)
@@ -232,6 +242,22 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 	}
 	p.o.Observer.Published(tree.N, count, time.Since(began))
 	return checkpoint, all, nil
+}
+
+// lost finds out whether what a witness has seen is lost. It may have been signed a moment ago by a server that has begun to keep the log.
+func (p *Publisher) lost(ctx context.Context, term int64, missing error) error {
+	ahead, ok := errors.AsType[*AheadError](missing)
+	if !ok {
+		return nil
+	}
+	state, err := p.o.Store.Begin(ctx, term)
+	if err != nil {
+		return err
+	}
+	if ahead.Size > state.Edge.Size() || ahead.Forked {
+		return missing
+	}
+	return nil
 }
 
 // TreeOf reads a checkpoint that a key has signed.

@@ -85,6 +85,13 @@ type Run struct {
 	Ended bool  // the topic has no further facts
 }
 
+// Seal is the leaf of a campaign's seal that names a round.
+type Seal struct {
+	Campaign uuid.UUID
+	Index    int64
+	DueAt    time.Time
+}
+
 // Batch is what is appended at once.
 type Batch struct {
 	Before, After tlog.Tree
@@ -92,6 +99,7 @@ type Batch struct {
 	// Entries are the leaves; the first is number Before.N.
 	Entries [][]byte
 	Runs    []Run
+	Seals   []Seal
 	// Closing is there where the batch has a closing of the books, as its only leaf.
 	Closing *Closing
 }
@@ -120,6 +128,9 @@ type Store interface {
 	Append(ctx context.Context, term int64, b *Batch) error
 	// Publish publishes a checkpoint that is newer than the last, or has the same size, signed with the key of the verifier.
 	Publish(ctx context.Context, term int64, verifier, checkpoint string, size int64) error
+	// Seen notes of seals under a checkpoint how many witnesses have cosigned it before their rounds are due: at has the times of the
+	// cosignatures, in whole seconds that may have been almost over. The checkpoint that most have seen in time is kept.
+	Seen(ctx context.Context, checkpoint string, size int64, at []time.Time) error
 	// Refuse notes why nothing is signed, so that every server can tell; empty where something is.
 	Refuse(ctx context.Context, term int64, why string) error
 	// CloseBooks reads the books from one snapshot.

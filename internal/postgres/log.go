@@ -67,6 +67,7 @@ const (
 		ON CONFLICT (kind, id) DO UPDATE SET next = excluded.next, open = excluded.open`
 	saveRuns = `INSERT INTO log_runs (kind, id, seq, index, count, parts)
 		SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[])`
+	saveSeals = `INSERT INTO log_seals (campaign, index, due_at) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[])`
 	publishLog = `UPDATE log_state SET checkpoint = $3, published = $4, verifier = $2
 		WHERE term = $1 AND published <= $4 AND size >= $4 AND verifier IN ('', $2)`
 	selectTile = `SELECT hashes FROM log_tiles WHERE level = $1 AND number = $2`
@@ -219,6 +220,13 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 		kinds, ids, seqs, open = append(kinds, int16(topic.Kind)), append(ids, topic.ID), append(seqs, r.Seq+int64(r.Count)), append(open, !r.Ended)
 	}
 	writes = append(writes, logWrite{saveTopics, []any{kinds, ids, seqs, open}})
+	if n := len(batch.Seals); n > 0 {
+		campaigns, indexes, due := make([][16]byte, n), make([]int64, n), make([]time.Time, n)
+		for i, s := range batch.Seals {
+			campaigns[i], indexes[i], due[i] = s.Campaign, s.Index, s.DueAt
+		}
+		writes = append(writes, logWrite{saveSeals, []any{campaigns, indexes, due}})
+	}
 	if batch.Closing != nil {
 		writes = append(writes, closingWrites(batch.Closing)...)
 	}
@@ -235,6 +243,21 @@ func (l *Log) Publish(ctx context.Context, term int64, verifier, checkpoint stri
 		if err == nil && tag.RowsAffected() != 1 {
 			err = errNotPublished
 		}
+		return err
+	})
+}
+
+// seenSeals counts, for each seal under a checkpoint, the cosignatures that were certainly made before its round was due: a second is added to
+// their times, which have whole seconds. Later checkpoints have later ones, so those of rounds that were due long ago need no look.
+const seenSeals = `UPDATE log_seals AS l SET checkpoint = $1, witnesses = n.count, seen_at = n.last
+	FROM (SELECT s.campaign, count(*) AS count, max(t.at) AS last FROM log_seals AS s, unnest($3::timestamptz[]) AS t (at)
+		WHERE s.due_at > clock_timestamp() - interval '5 minutes' AND s.index < $2 AND t.at + interval '1 second' <= s.due_at GROUP BY s.campaign) AS n
+	WHERE l.campaign = n.campaign AND n.count > l.witnesses`
+
+// Seen implements [logkeeper.Store].
+func (l *Log) Seen(ctx context.Context, checkpoint string, size int64, at []time.Time) error {
+	return l.db.run(ctx, "log.seen", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, seenSeals, checkpoint, size, at)
 		return err
 	})
 }

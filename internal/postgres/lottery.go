@@ -169,6 +169,9 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	if st.Sealed {
 		saveSeal(&b, st.Campaign)
 	}
+	if st.Refunded && st.Campaign.Beacon != nil && st.Campaign.Beacon.Seal != nil {
+		expectRows(b.Queue(endWaiting, st.Campaign.ID), 1, errLostRow)
+	}
 	if st.Drawn != nil {
 		crashpoint.Hit(crashpoint.LotteryDraw)
 		if err := saveDraw(&b, st.Drawn); err != nil {
@@ -192,7 +195,7 @@ const campaignLockClass = 0x4641 // "FA"
 const (
 	gateCampaign   = `SELECT pg_advisory_xact_lock($1, hashtext($2))`
 	campaignFields = `id, number, name, status, draw_mode, base_length, currency, price, beneficiary, escrow, purchase_limit,
-		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at`
+		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at, witnesses`
 	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
 	selectLayers    = `SELECT positions, sold, price, 0 FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
 	selectLastSale  = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
@@ -318,6 +321,6 @@ func newRandom() (func(n int) int, error) {
 func scanCampaign(row pgx.CollectableRow) (c lottery.Campaign, err error) {
 	err = row.Scan(&c.ID, &c.Number, &c.Name, &c.Status, &c.DrawMode, &c.BaseLength, &c.Currency, &c.Price, &c.Beneficiary,
 		&c.Escrow, &c.PurchaseLimit, &c.TotalPositions, &c.SoldPositions, (*digest)(&c.Commitment), &c.Version,
-		&c.CreatedAt, &c.PublishedAt, &c.DrawStartedAt, &c.CompletedAt, &c.CancelledAt)
+		&c.CreatedAt, &c.PublishedAt, &c.DrawStartedAt, &c.CompletedAt, &c.CancelledAt, &c.Witnesses)
 	return c, err
 }

@@ -18,6 +18,7 @@ const (
 	insertBeacon = `INSERT INTO campaign_beacons (campaign, chain) VALUES ($1, $2)`
 
 	beaconFields = `chain, root, round, sealed_at, due_at, attempts, failure, early,
+		coalesce((SELECT witnesses FROM log_seals AS l WHERE l.campaign = campaign_beacons.campaign), 0),
 		coalesce(due_at <= clock_timestamp(), false), coalesce(due_at + $2::interval < clock_timestamp(), false)`
 	selectBeacon = `SELECT ` + beaconFields + ` FROM campaign_beacons WHERE campaign = $1`
 
@@ -65,7 +66,7 @@ func loadBeacon(ctx context.Context, tx pgx.Tx, c *lottery.Campaign) error {
 	}
 	b, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (b lottery.Beacon, err error) {
 		var s sealRow
-		err = row.Scan(fromJSON{&b.Chain}, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &b.Failure, &b.Early, &b.Due, &b.Delayed)
+		err = row.Scan(fromJSON{&b.Chain}, &s.root, &s.round, &s.sealedAt, &s.dueAt, &b.Attempts, &b.Failure, &b.Early, &b.Seen, &b.Due, &b.Delayed)
 		if err == nil {
 			err = s.read(&b)
 		}

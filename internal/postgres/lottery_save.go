@@ -12,8 +12,8 @@ import (
 
 const (
 	insertCampaign = `INSERT INTO campaigns (id, name, status, draw_mode, base_length, currency, price, beneficiary, escrow,
-		purchase_limit, total_positions, sold_positions, commitment, version, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+		purchase_limit, total_positions, sold_positions, commitment, version, created_at, witnesses)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 	insertLayer = `INSERT INTO campaign_layers (campaign, layer, positions, price, sold) VALUES ($1, $2, $3, $4, 0)`
 	insertPrize = `INSERT INTO campaign_prizes (campaign, ordinal, name, layer, quantity) VALUES ($1, $2, $3, nullif($4, 0), $5)`
 	insertSeed  = `INSERT INTO campaign_seeds (campaign, seed) VALUES ($1, $2)`
@@ -30,7 +30,7 @@ const (
 		WHERE id = $1 AND version = $2 - 1
 			AND ($3 NOT IN ('drawing', 'completed') OR (status || '' IN ('active', 'drawing') AND $4 = total_positions))
 			AND ($3 <> 'active' OR status || '' IN ('pending', 'active'))
-			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active'))`
+			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active') OR (status || '' = 'drawing' AND witnesses > 0))`
 	sellLayers = `UPDATE campaign_layers AS l SET sold = l.sold + n.sold
 		FROM unnest($2::integer[], $3::integer[]) AS n (layer, sold) WHERE l.campaign = $1 AND l.layer = n.layer`
 	insertDraw = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, $2, $3, $4)`
@@ -42,7 +42,7 @@ const (
 func saveNewCampaign(b *pgx.Batch, n lottery.NewCampaign) {
 	c := n.Campaign
 	expectRows(b.Queue(insertCampaign, c.ID, c.Name, c.Status, c.DrawMode, c.BaseLength, c.Currency, c.Price, c.Beneficiary,
-		c.Escrow, c.PurchaseLimit, c.TotalPositions, c.SoldPositions, c.Commitment[:], c.Version, c.CreatedAt), 1, errLostRow)
+		c.Escrow, c.PurchaseLimit, c.TotalPositions, c.SoldPositions, c.Commitment[:], c.Version, c.CreatedAt, c.Witnesses), 1, errLostRow)
 	for i, l := range c.Layers {
 		expectRows(b.Queue(insertLayer, c.ID, i+1, l.Positions, l.Price), 1, errLostRow)
 	}

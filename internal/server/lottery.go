@@ -25,6 +25,7 @@ type createCampaignRequest struct {
 	Prizes        []prizeRequest `json:"prizes" minItems:"1" maxItems:"1000"`
 	PurchaseLimit *int           `json:"purchase_limit,omitempty" minimum:"1" doc:"positions an account may buy"`
 	Draw          *string        `json:"draw,omitempty" enum:"instant,beacon" doc:"beacon: what is sold is sealed at sell-out, and a future round of a public beacon decides"`
+	Witnesses     *int           `json:"witnesses,omitempty" minimum:"0" maximum:"15" doc:"how many witnesses of the public log must have cosigned the seal before the beacon's round; in beacon mode only"`
 }
 
 type layerRequest struct {
@@ -53,6 +54,13 @@ func (q *createCampaignRequest) op() (lottery.Op, error) {
 	if mode != lottery.DrawInstant && mode != lottery.DrawBeacon {
 		c.fail("draw must be \"instant\" or \"beacon\"")
 	}
+	witnesses := or(q.Witnesses, 0)
+	switch {
+	case witnesses < 0 || witnesses > lottery.MaxWitnesses:
+		c.fail("witnesses must be from 0 to %d", lottery.MaxWitnesses)
+	case witnesses > 0 && mode != lottery.DrawBeacon:
+		c.fail("witnesses are for draw \"beacon\" alone: an instant draw follows its seal at once")
+	}
 	if q.Price != nil {
 		c.amount("price", *q.Price)
 	}
@@ -63,7 +71,7 @@ func (q *createCampaignRequest) op() (lottery.Op, error) {
 	prizes := q.checkPrizes(&c)
 	op := lottery.Create{
 		Name: q.Name, BaseLength: q.BaseLength, Price: q.Price, Currency: q.Currency, Beneficiary: q.Beneficiary,
-		Prizes: prizes, PurchaseLimit: q.PurchaseLimit, DrawMode: mode,
+		Prizes: prizes, PurchaseLimit: q.PurchaseLimit, DrawMode: mode, Witnesses: witnesses,
 	}
 	for _, l := range q.Layers {
 		op.Layers = append(op.Layers, lottery.NewLayer(l))
@@ -324,6 +332,7 @@ type campaignView struct {
 	Layers         []layerView    `json:"layers" from:"-"`
 	Prizes         []prizeView    `json:"prizes"`
 	Commitment     string         `json:"commitment" doc:"hex SHA-256 of the server seed"`
+	Witnesses      int            `json:"witnesses" doc:"how many of the public log must have cosigned the seal before the beacon's round"`
 	Version        int64          `json:"version"`
 	CreatedAt      timestamp      `json:"created_at"`
 	PublishedAt    *timestamp     `json:"published_at"`
@@ -462,6 +471,7 @@ type beaconView struct {
 	DueAt       *timestamp `json:"due_at" from:"-" doc:"when the round is to appear"`
 	Attempts    int        `json:"attempts" doc:"to get the round in vain since it was due"`
 	Failure     *string    `json:"failure" doc:"what the last attempt came to, in one word, such as not_published, timeout or bad_signature"`
+	Seen        int        `json:"seen_by" from:"Seen" doc:"how many witnesses of the public log have cosigned the seal before the round was due"`
 	Early       bool       `json:"early" doc:"the round was public before it was due by the database's clock: do not rely on nobody's having known it"`
 }
 

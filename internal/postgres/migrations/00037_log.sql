@@ -86,12 +86,12 @@ CREATE INDEX log_closing_accounts_first ON log_closing_accounts (closing, first)
 CREATE TABLE log_seals (
     campaign   uuid PRIMARY KEY,
     index      bigint NOT NULL,
-    due_at     timestamptz,
+    due_at     timestamptz NOT NULL,
     checkpoint text   NOT NULL DEFAULT '',
     witnesses  integer NOT NULL DEFAULT 0,
     seen_at    timestamptz
 );
-CREATE INDEX log_seals_open ON log_seals (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX log_seals_due ON log_seals (due_at);
 
 -- How many witnesses of the log must have seen a campaign's seal before its round.
 ALTER TABLE campaigns ADD COLUMN witnesses integer NOT NULL DEFAULT 0;

@@ -22,6 +22,8 @@ type Beacon struct {
 	// [DelayedAfter].
 	Due     bool
 	Delayed bool
+	// Seen is how many witnesses of the public log have cosigned the seal before its round was due.
+	Seen int
 	// Early says that the round was published before it was due by the database's clock. Then that clock is slow, and somebody
 	// may have known the round when it was named.
 	Early bool
@@ -50,6 +52,34 @@ type Wait struct {
 
 // ErrNoBeacon is returned when a campaign in beacon mode is made where no beacon is configured.
 var ErrNoBeacon = errors.New("this server has no beacon: draw must be \"instant\"")
+
+// MaxWitnesses is the most witnesses that a campaign may require.
+const MaxWitnesses = 15
+
+// UnwitnessedAfter is how long after its round was due a campaign counts as unwitnessed for good, for which too few witnesses have seen the
+// seal: what they have signed before is known by then.
+const UnwitnessedAfter = time.Minute
+
+// WitnessesError is returned for a campaign that requires more witnesses than the server's log has.
+type WitnessesError struct{ Required, Asked int }
+
+func (e *WitnessesError) Error() string {
+	return fmt.Sprintf("the campaign requires %d witnesses of the log, and this server asks %d", e.Required, e.Asked)
+}
+
+// UnwitnessedError is returned when a draw is asked for whose seal too few witnesses have seen before its round. Nothing has changed. After
+// [UnwitnessedAfter] it can't be drawn any more, and can be cancelled.
+type UnwitnessedError struct{ Required, Seen int }
+
+func (e *UnwitnessedError) Error() string {
+	return fmt.Sprintf("%d witnesses of the log have cosigned the seal before the round was due, and %d are required", e.Seen, e.Required)
+}
+
+// unwitnessed reports whether a campaign can never be drawn, because too few witnesses have seen its seal in time.
+func (s *State) unwitnessed() bool {
+	b := s.Campaign.Beacon
+	return b != nil && b.Seal != nil && b.Seen < s.Campaign.Witnesses && s.Book.Now().Sub(b.Seal.DueAt) > UnwitnessedAfter
+}
 
 // ErrWrongRound is returned when a draw is to be completed with another round than the one that was named.
 var ErrWrongRound = errors.New("the round is not the one that was named")
@@ -109,6 +139,9 @@ func (s *State) beaconInput(in *fairdraw.Input, round *fairdraw.Round) error {
 	}
 	if round.Number != b.Seal.Round || len(round.Signature) == 0 {
 		return ErrWrongRound
+	}
+	if b.Seen < s.Campaign.Witnesses {
+		return &UnwitnessedError{Required: s.Campaign.Witnesses, Seen: b.Seen}
 	}
 	in.Beacon = round.Signature
 	return nil

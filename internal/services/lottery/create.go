@@ -20,6 +20,8 @@ type Create struct {
 	Prizes        []Prize
 	PurchaseLimit *int
 	DrawMode      string          // empty means DrawInstant
+	Witnesses     int             // of the log, that must have seen the seal before its round
+	Asked         int             // witnesses that the service asks
 	Seed          fairdraw.Seed   // chosen by the service; the request does not contain it
 	Chain         *fairdraw.Chain // the beacon of campaigns in beacon mode: the service's, nil where it has none
 }
@@ -43,7 +45,7 @@ type NewCampaign struct {
 }
 
 // DecideCreate makes a campaign and its escrow account. It returns [ledger.AccountNotFoundError] or
-// [ledger.ErrCurrencyMismatch] for the beneficiary, [LayerNotFoundError], [ErrTooManyPrizes] and [ErrNoBeacon].
+// [ledger.ErrCurrencyMismatch] for the beneficiary, [LayerNotFoundError], [ErrTooManyPrizes], [ErrNoBeacon] and [WitnessesError].
 func DecideCreate(cr *Creation, op Create) (*Campaign, error) {
 	beneficiary, err := cr.Book.Account(op.Beneficiary)
 	if err != nil {
@@ -64,6 +66,9 @@ func DecideCreate(cr *Creation, op Create) (*Campaign, error) {
 			return nil, ErrNoBeacon
 		}
 		c.DrawMode, c.Beacon = DrawBeacon, &Beacon{Chain: *op.Chain}
+		if c.Witnesses = op.Witnesses; op.Witnesses > op.Asked {
+			return nil, &WitnessesError{Required: op.Witnesses, Asked: op.Asked}
+		}
 	}
 	for _, l := range op.layers() {
 		price := op.Price

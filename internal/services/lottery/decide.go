@@ -26,7 +26,8 @@ type Buy struct {
 // Publish opens the sale. Result: *[Campaign].
 type Publish struct{}
 
-// Cancel ends a campaign that was not drawn and refunds every purchase. Result: *[Campaign].
+// Cancel ends a campaign that was not drawn and refunds every purchase. Result: *[Campaign]. One that is drawing can be cancelled only where too
+// few witnesses have seen its seal in time.
 type Cancel struct{}
 
 // AskDraw returns the draw of a completed campaign, and draws a campaign that is found drawing. Result: *[Draw]. In beacon
@@ -194,7 +195,7 @@ func decidePublish(s *State) (any, error) {
 
 func decideCancel(s *State) (any, error) {
 	c := s.Campaign
-	if c.Status != StatusPending && c.Status != StatusActive {
+	if c.Status != StatusPending && c.Status != StatusActive && (c.Status != StatusDrawing || !s.unwitnessed()) {
 		return nil, ErrBadTransition
 	}
 	// Whether every buyer can take the money back is checked before the first refund, since a refusal must change nothing.

@@ -82,6 +82,9 @@ func (s *Service) SweepRounds(ctx context.Context) (int, error) {
 	return drawn, errors.Join(failures...)
 }
 
+// failureUnwitnessed is why a campaign waits whose round is there, beside the names of beacon.Failure.
+const failureUnwitnessed = "unwitnessed"
+
 // settle draws a campaign whose round is there, and notes why it is not otherwise. It returns 1 when it drew.
 func (s *Service) settle(ctx context.Context, w Wait, round fairdraw.Round, missing error) (int, error) {
 	id, seal := w.Campaign.ID, w.Campaign.Beacon.Seal
@@ -112,7 +115,12 @@ func (s *Service) settle(ctx context.Context, w Wait, round fairdraw.Round, miss
 	}
 	crashpoint.Hit(crashpoint.LotteryRound)
 	a, err := s.Execute(ctx, id, command.Command[Op]{Op: FinishDraw{Round: &round}})
-	if err = errors.Join(err, a.Err); err != nil {
+	err = errors.Join(err, a.Err)
+	if _, unseen := errors.AsType[*UnwitnessedError](err); unseen {
+		s.o.Logger.WarnContext(ctx, "too few witnesses of the log have cosigned the seal", "campaign", id, "due_at", seal.DueAt, "error", err)
+		return 0, s.store.RoundMissed(ctx, id, failureUnwitnessed)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("lottery: complete the draw of %s: %w", id, err)
 	}
 	if a.Result != true {

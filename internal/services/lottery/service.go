@@ -46,6 +46,7 @@ type Options struct {
 	Lanes      groupcommit.Options
 	StuckAfter time.Duration  // 0 means [DefaultStuckAfter]
 	Beacon     *BeaconOptions // nil: campaigns are drawn instantly
+	Witnesses  int            // of the public log, that are asked
 	Observer   Observer
 	Logger     *slog.Logger
 	// Committed receives, after each transaction that sold or drew, the number of the campaign's last event: sales are
@@ -85,7 +86,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		return command.Answer{}, fmt.Errorf("lottery: choose a seed: %w", err)
 	}
 	op.Seed = seed
-	if s.o.Beacon != nil {
+	if op.Asked = s.o.Witnesses; s.o.Beacon != nil {
 		op.Chain = &s.o.Beacon.Chain
 	}
 	c.Op = op
