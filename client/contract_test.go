@@ -65,6 +65,9 @@ var operations = map[string]string{
 	"get-subscriptions-id-topics": "SubscriptionTopics", "post-subscriptions-id-pause": "PauseSubscription",
 	"post-subscriptions-id-resume": "ResumeSubscription", "post-subscriptions-id-replay": "ReplayTopic", "delete-subscriptions-id": "DeleteSubscription",
 
+	"get-campaigns-id-log": "CampaignLog", "get-auctions-id-log": "AuctionLog", "get-multidraws-id-log": "MultidrawLog", "get-accounts-id-proof": "AccountProof",
+	"get-log-checkpoint": "Open", "get-log-key": "Open", "get-log-tile-level-tile": "Open",
+
 	"get-cross-transfers": "CrossTransfers", "post-cross-transfers": "CrossTransfer", "get-cross-transfers-id": "GetCrossTransfer",
 	"post-cross-transfers-id-retry": "RetryCrossTransfer", "post-cross-transfers-id-compensate": "CompensateCrossTransfer",
 	"post-cross-legs": "ExecuteCrossLeg", "get-in-doubt": "InDoubt", "post-in-doubt-adopt": "Adopt",
@@ -131,7 +134,7 @@ func TestEveryOperationIsReached(t *testing.T) {
 func call(t *testing.T, c *client.Client, name, path string) {
 	t.Helper()
 	if name == "Open" {
-		resp, err := c.Open(t.Context(), strings.NewReplacer("{id}", "1%2F", "{asset}", "1%2F").Replace(path))
+		resp, err := c.Open(t.Context(), strings.NewReplacer("{id}", "1%2F", "{asset}", "1%2F", "{level}", "1%2F", "{tile}", "2%2F").Replace(path))
 		if err != nil {
 			t.Fatalf("Open %s: %v", path, err)
 		}
@@ -159,6 +162,8 @@ func call(t *testing.T, c *client.Client, name, path string) {
 					field.SetString("x")
 				case reflect.Bool:
 					field.SetBool(true)
+				case reflect.Int:
+					field.SetInt(1)
 				}
 			}
 		}

@@ -451,6 +451,47 @@ type AccountEntry struct {
 	Transfer string `json:"transfer"`
 }
 
+// AccountProof proves an account's balance in a closing of the books.
+type AccountProof struct {
+	Account string `json:"account"`
+
+	// Accounts how many the closing has
+	Accounts int64 `json:"accounts"`
+
+	// Alias the account's in the books
+	Alias string `json:"alias"`
+
+	// At when the books were closed
+	At        time.Time `json:"at"`
+	Available int64     `json:"available"`
+
+	// Checkpoint the signed note under which the closing is
+	Checkpoint string `json:"checkpoint"`
+
+	// Closing number of the closing of the books, from 0
+	Closing  int64  `json:"closing"`
+	Currency string `json:"currency"`
+	Held     int64  `json:"held"`
+
+	// Leaf is a leaf of the public log, with what proves that it is there.
+	Leaf LogLeaf `json:"leaf"`
+
+	// Path hashes in hex from the account up to that root
+	Path []string `json:"path"`
+
+	// Place of the account among those of the closing, from 0
+	Place int64 `json:"place"`
+
+	// Root of the closing's accounts
+	Root string `json:"root"`
+
+	// Salt proves the alias; it is shown to nobody else
+	Salt string `json:"salt"`
+
+	// Version number of the account's last change before the closing; entries have it, too
+	Version int64 `json:"version"`
+}
+
 // Adoption names the coordinator that a log has replaced, and the ledgers where it did.
 type Adoption struct {
 	// Coordinator what the identifiers of its prepared transactions begin with
@@ -462,7 +503,7 @@ type Adoption struct {
 
 // Alias is what the public pages of one topic call an account.
 type Alias struct {
-	// Alias first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each
+	// Alias first 32 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each
 	Alias string `json:"alias"`
 
 	// Salt 16 bytes in hex; it is shown to nobody else
@@ -803,6 +844,9 @@ type Beacon struct {
 	// SealedAt RFC 3339, UTC, microseconds
 	SealedAt time.Time `json:"sealed_at"`
 
+	// SeenBy how many witnesses of the public log have cosigned the seal before the round was due
+	SeenBy int64 `json:"seen_by"`
+
 	// Status delayed: the round is due and cannot be had; it is tried again until it can
 	Status BeaconStatus `json:"status"`
 }
@@ -904,6 +948,9 @@ type Campaign struct {
 	Status         CampaignStatus `json:"status"`
 	TotalPositions int64          `json:"total_positions"`
 	Version        int64          `json:"version"`
+
+	// Witnesses how many of the public log must have cosigned the seal before the beacon's round
+	Witnesses int64 `json:"witnesses"`
 }
 
 // CampaignDraw defines model for Campaign.Draw.
@@ -993,6 +1040,9 @@ type CreateCampaignRequest struct {
 
 	// PurchaseLimit positions an account may buy
 	PurchaseLimit int64 `json:"purchase_limit,omitempty,omitzero"`
+
+	// Witnesses how many witnesses of the public log must have cosigned the seal before the beacon's round; in beacon mode only
+	Witnesses int64 `json:"witnesses,omitempty,omitzero"`
 }
 
 // CreateCampaignRequestDraw beacon: what is sold is sealed at sell-out, and a future round of a public beacon decides
@@ -1603,6 +1653,21 @@ type Locks struct {
 
 	// Waiters in order of asking
 	Waiters []LockWaiter `json:"waiters"`
+}
+
+// LogLeaf is a leaf of the public log, with what proves that it is there.
+type LogLeaf struct {
+	// Inclusion hashes in hex from the leaf up to the checkpoint's root
+	Inclusion []string `json:"inclusion"`
+
+	// Index number of the entry in the log, from 0
+	Index int64 `json:"index"`
+
+	// Leaf the entry's bytes in base64, a JSON document
+	Leaf string `json:"leaf"`
+
+	// Type type of the fact, as campaign.sealed or bid.placed
+	Type string `json:"type"`
 }
 
 // MadeTarget is a target with its signing secret.

@@ -77,6 +77,8 @@ NAMES: dict[str, str | None] = {
     "get-admin-campaigns-id-map": "sale_map", "get-admin-campaigns-id-purchases": "admin_purchases",
     "get-admin-campaigns-id-sales": "sales", "get-admin-database-waits": "database_waits",
     "get-admin-deadlocks": "deadlocks", "get-admin-idempotency": "key_record", "get-admin-keys": "admin_keys",
+    "get-accounts-id-proof": "account_proof", "get-auctions-id-log": "auction_log", "get-campaigns-id-log": "campaign_log",
+    "get-multidraws-id-log": "multidraw_log", "get-log-checkpoint": None, "get-log-key": None, "get-log-tile-level-tile": None,
     "get-admin-measurements": "measurements", "get-admin-multidraws": "admin_multidraws", "get-admin-names": "names",
     "get-admin-overview": "overview", "get-admin-publications": "admin_publications",
     "get-admin-publications-id-attempts": "admin_attempts", "get-admin-sagas": "admin_sagas",

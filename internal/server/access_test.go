@@ -29,16 +29,17 @@ import (
 //	act      a command from the user's own account
 const accessTable = `
 	public GET /docs | GET /docs/{asset} | GET /healthz | GET /metrics | GET /openapi.json | GET /readyz
+	public GET /log/checkpoint | GET /log/key | GET /log/tile/{level}/{tile}
 	public GET /p/auctions/{id} | GET /p/auctions/{id}/state
 	public GET /p/campaigns/{id} | GET /p/campaigns/{id}/positions/{position} | GET /p/campaigns/{id}/state
 
 	open GET /v1/auctions | GET /v1/auctions/{id} | GET /v1/auctions/{id}/bids | GET /v1/auctions/{id}/leaderboard
-	open GET /v1/auctions/{id}/min-winning-bid | GET /v1/auctions/{id}/winners
+	open GET /v1/auctions/{id}/min-winning-bid | GET /v1/auctions/{id}/winners | GET /v1/auctions/{id}/log | GET /v1/campaigns/{id}/log
 	open GET /v1/campaigns | GET /v1/campaigns/{id} | GET /v1/campaigns/{id}/draw | GET /v1/campaigns/{id}/positions | GET /v1/campaigns/{id}/proof
 	open GET /v1/campaigns/{id}/proof/positions/{position} | GET /v1/campaigns/{id}/purchases | GET /v1/campaigns/{id}/statistics
 	stream GET /v1/events | GET /v1/live
 	account GET /v1/accounts/{id} | GET /v1/accounts/{id}/aliases | GET /v1/accounts/{id}/bids | GET /v1/accounts/{id}/entries | GET /v1/accounts/{id}/holds
-	account GET /v1/accounts/{id}/purchases
+	account GET /v1/accounts/{id}/purchases | GET /v1/accounts/{id}/proof
 	open GET /v1/transfers | POST /v1/commands
 	object GET /v1/cross-transfers/{id} | GET /v1/holds/{id} | GET /v1/transfers/{id}
 	act POST /v1/auctions/{id}/bids | POST /v1/campaigns/{id}/purchases | POST /v1/cross-transfers | POST /v1/transfers
@@ -47,7 +48,7 @@ const accessTable = `
 	staff POST /v1/holds | POST /v1/holds/{id}/capture | POST /v1/holds/{id}/release
 	staff POST /v1/auctions | POST /v1/auctions/{id}/cancel | POST /v1/auctions/{id}/start
 	staff POST /v1/campaigns | POST /v1/campaigns/{id}/cancel | POST /v1/campaigns/{id}/draw | POST /v1/campaigns/{id}/publish
-	staff GET /v1/multidraws | POST /v1/multidraws | GET /v1/multidraws/{id} | GET /v1/multidraws/{id}/proof | GET /v1/multidraws/{id}/results
+	staff GET /v1/multidraws | POST /v1/multidraws | GET /v1/multidraws/{id} | GET /v1/multidraws/{id}/proof | GET /v1/multidraws/{id}/results | GET /v1/multidraws/{id}/log
 	staff POST /v1/multidraws/{id}/resume | POST /v1/multidraws/{id}/rollback
 	staff GET /v1/cross-transfers | POST /v1/cross-transfers/{id}/compensate | POST /v1/cross-transfers/{id}/retry | POST /v1/cross-legs
 	staff GET /v1/sagas | GET /v1/sagas/{id} | POST /v1/sagas/{id}/compensate | POST /v1/sagas/{id}/retry | GET /v1/in-doubt
@@ -106,6 +107,7 @@ func newAccessScene(t *testing.T) *accessScene {
 	draws := id("/v1/multidraws", `{"lock_key":"one","count":1,"range":{"min":1,"max":6}}`)
 	onStage := e.started(twoRounds, "")
 	_, reader := e.makeKey(auth.RoleReader, "reads")
+	e.keepLog()
 	return &accessScene{env: e, reader: reader, position: e.get("/v1/campaigns/" + drawn + "/positions").str("items.0.id"), things: map[string][3]string{
 		"/v1/accounts/{id}":                 {"alice", "bob", "nobody"},
 		"/v1/admin/accounts/{id}":           {"alice", "bob", "nobody"},
@@ -137,7 +139,7 @@ func (s *accessScene) about(method, path, body string, which int) send {
 			longest, id = of, ids[which]
 		}
 	}
-	filled := strings.NewReplacer("{id}", id, "{position}", s.position, "{asset}", "docs.js").Replace(path)
+	filled := strings.NewReplacer("{id}", id, "{position}", s.position, "{asset}", "docs.js", "{level}", "0", "{tile}", "000.p/1").Replace(path)
 	if strings.HasSuffix(path, "/aliases") {
 		filled += "?topic=campaign:" + s.things["/v1/campaigns/{id}"][0]
 	}

@@ -54,6 +54,7 @@ var tags = []*huma.Tag{
 	{Name: "live", Description: "Numbered events without a gap, over WebSocket or as server-sent events."},
 	{Name: "administration", Description: "API keys, and what the console and `fairlead top` show. For admin keys; reader keys may read."},
 	{Name: "public pages", Description: "Pages without a credential, which show aliases in place of accounts."},
+	{Name: "public log", Description: "Facts that anybody may read, in a log that only grows: checkpoints and tiles as C2SP's tlog-tiles has them, and what proves leaves and balances."},
 	{Name: "operation", Description: "Health, metrics, and this document."},
 }
 
@@ -65,9 +66,13 @@ var plainMedia = map[string]string{
 	"GET /openapi.json":     "application/json",
 	"GET /docs":             "text/html",
 	"GET /docs/{asset}":     "text/javascript",
+	"GET /log/checkpoint":   "text/plain",
+	"GET /log/key":          "text/plain",
 	"GET /p/campaigns/{id}": "text/html",
 	"GET /p/auctions/{id}":  "text/html",
 	"GET /v1/events":        "text/event-stream",
+
+	"GET /log/tile/{level}/{tile}": "application/octet-stream",
 }
 
 // success describes the answer of a route that has done what it was asked to.

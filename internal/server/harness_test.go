@@ -121,7 +121,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 		must(tb, err)
 	}
 	e.server, err = New(Options{
-		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys, Operator: postgres.NewOperator(db), PublicPages: true, Auth: authenticator, Limiter: limiter, Ready: db.Ready,
+		Ledger: e.ledger, Lottery: e.lottery, Auction: e.auction, Multidraw: e.multidraw, Publish: e.publish, Cross: e.cross, Locks: e.locks, Keys: e.keys, Log: postgres.NewLogReader(db), Operator: postgres.NewOperator(db), PublicPages: true, Auth: authenticator, Limiter: limiter, Ready: db.Ready,
 		Registry: registry, Logger: logger, Version: "test",
 	})
 	must(tb, err)

@@ -141,7 +141,10 @@ func TestEveryListWithAMillionRows(t *testing.T) {
 	}
 	for _, r := range b.server.routes() {
 		paged := slices.ContainsFunc(r.doc.query, func(p parameter) bool { return p.name == "after" })
-		// An installation has a handful of keys, and they are kept in memory anyway.
+		// An installation has a handful of keys, and they are kept in memory anyway. A topic's leaves: postgres.TestLogOfManyLeaves.
+		if strings.HasSuffix(r.path, "/log") {
+			continue
+		}
 		if paged && !listed[r.path] && r.path != "/v1/keys" && r.path != "/v1/admin/keys" {
 			t.Errorf("%s is a list that was not tried", r.path)
 		}

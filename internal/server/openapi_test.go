@@ -373,6 +373,7 @@ func (e *env) useEverything() {
 	e.batch(listed("/v1/deposits", `{"account":"alice","amount":1}`), listed("/v1/deposits", `{"account":"nobody","amount":1}`))
 	hold := e.post("/v1/holds", `{"account":"alice","amount":1,"expires_in":"1h"}`).want(http.StatusCreated).str("id")
 	layered := e.onSale(`"layers":[{"positions":1}]`, `,"purchase_limit":3,"prizes":[{"name":"a","layer":1,"quantity":1}]`)
+	e.keepLog()
 	half := e.onSale(`"base_length":2`, "")
 	e.buy(half, "alice").want(http.StatusCreated)
 	id := layered

@@ -15,7 +15,8 @@ func tell(text string, problems ...string) told { return told{text: text, proble
 var operations = map[string]told{
 	"POST /v1/accounts":               tell("Opens an account in one currency, with a balance of zero. You choose the id, so a repeat finds the account that exists.", "account_exists"),
 	"GET /v1/accounts/{id}":           tell("Shows the balance: `available` can be spent, `held` is set aside by open holds. `version` grows with each change."),
-	"GET /v1/accounts/{id}/aliases":   tell("Public pages and events show aliases in place of accounts' names. This shows an account's own alias in one topic, with the salt that proves it."),
+	"GET /v1/accounts/{id}/aliases":   tell("Public pages and the public log show aliases in place of accounts' names. This shows an account's own alias in one topic, with the salt that proves it. Pages show its first 8 digits."),
+	"GET /v1/accounts/{id}/proof":     tell("Shows the account's balance in the newest closing of the books that is not after `at`, with the hashes that lead from it to the closing in the public log, and from there to a signed checkpoint. The books are closed each minute; the accounts of the last ten closings are kept, of the last in each hour for a day, and of the last in each day for a month."),
 	"GET /v1/accounts/{id}/bids":      tell("Shows, for each open auction in which the account has a standing bid, its rank, whether it now wins, and when the round ends. Ask it again after a reconnect."),
 	"GET /v1/accounts/{id}/entries":   tell("Each entry is one side of a transfer, signed. All entries sum to available + held, and nothing is ever changed or deleted."),
 	"GET /v1/accounts/{id}/purchases": tell("Lists every position that the account has bought, in campaigns that were cancelled, too. A cancelled campaign has refunded its purchases."),
@@ -45,7 +46,7 @@ var operations = map[string]told{
 	"GET /v1/in-doubt":                         tell("Lists transactions that a ledger's database has prepared and not yet ended. It is empty within 30 s of the coordinator's return."),
 	"POST /v1/in-doubt/adopt":                  tell("After a restore from a backup, tells this log to take over its earlier incarnation's prepared transactions. Read the runbook first.", "coordinator_active"),
 
-	"POST /v1/campaigns":                                tell("Makes a campaign as a draft: its positions, price and prizes. `base_length` n makes a triangle of n layers, where layer k has k positions; `layers` lists them. `commitment` binds the server to its seed from now on.", "currency_mismatch", "too_many_prizes", "beacon_unavailable", "not_found"),
+	"POST /v1/campaigns":                                tell("Makes a campaign as a draft: its positions, price and prizes. `base_length` n makes a triangle of n layers, where layer k has k positions; `layers` lists them. `commitment` binds the server to its seed from now on.", "currency_mismatch", "too_many_prizes", "beacon_unavailable", "witnesses_unavailable", "not_found"),
 	"GET /v1/campaigns":                                 tell("Lists campaigns. Users don't see drafts."),
 	"GET /v1/campaigns/{id}":                            tell("Shows a campaign's status and how much of each layer is sold."),
 	"POST /v1/campaigns/{id}/publish":                   tell("Opens the sale of a pending campaign, once.", "bad_transition"),
@@ -144,6 +145,12 @@ var operations = map[string]told{
 	"GET /v1/admin/search":                     tell("Finds accounts, campaigns, auctions, transfers and others by an id, its beginning, a reference or a name."),
 	"GET /v1/admin/names":                      tell("Tells what ids are of: the kind, name and status of each."),
 
+	"GET /log/checkpoint":                        tell("The newest checkpoint: origin, size and root hash of the log, with the signatures of the server and of witnesses, as C2SP's tlog-checkpoint has them.", "not_found"),
+	"GET /log/key":                               tell("The verifier key of the log, as signed notes have it. Compare it with one that you have from elsewhere.", "not_found"),
+	"GET /log/tile/{level}/{tile}":               tell("A tile of hashes, or with the level `entries` a bundle of leaves, as C2SP's tlog-tiles has them. The path ends in the tile's number and, where it is partial, `.p/` and its width. `docs/design/log.md` says what leaves are.", "not_found"),
+	"GET /v1/campaigns/{id}/log":                 tell("Lists the campaign's leaves, each with the hashes that prove that it is in the log under the page's checkpoint. A fact is a leaf within a second of its commit.", "not_found"),
+	"GET /v1/auctions/{id}/log":                  tell("Lists the auction's leaves, each with the hashes that prove that it is in the log under the page's checkpoint. Accounts have aliases there.", "not_found"),
+	"GET /v1/multidraws/{id}/log":                tell("Lists the multi-draw's leaves, each with the hashes that prove that it is in the log under the page's checkpoint.", "not_found"),
 	"GET /p/campaigns/{id}":                      tell("A page for everybody: the sale's progress and, later, the winners with all that is needed to check them. It shows aliases, no names. Served with `--public-pages`.", "not_found"),
 	"GET /p/campaigns/{id}/state":                tell("What the page shows, as JSON. The page asks each second, and each 15 s once nothing changes any more."),
 	"GET /p/campaigns/{id}/positions/{position}": tell("Proves that a position was in the sealed set, with the alias of its buyer.", "not_drawn"),

@@ -61,6 +61,35 @@ export interface AccountList {
   next: string | null;
 }
 
+export interface AccountProof {
+  account: string;
+  /** how many the closing has */
+  accounts: number;
+  /** the account's in the books */
+  alias: string;
+  /** when the books were closed */
+  at: string;
+  available: number;
+  /** the signed note under which the closing is */
+  checkpoint: string;
+  /** number of the closing of the books, from 0 */
+  closing: number;
+  currency: string;
+  held: number;
+  /** the closing in the log */
+  leaf: LogLeaf;
+  /** hashes in hex from the account up to that root */
+  path: string[];
+  /** of the account among those of the closing, from 0 */
+  place: number;
+  /** of the closing's accounts */
+  root: string;
+  /** proves the alias; it is shown to nobody else */
+  salt: string;
+  /** number of the account's last change before the closing; entries have it, too */
+  version: number;
+}
+
 export interface Adoption {
   /** what the identifiers of its prepared transactions begin with */
   coordinator: string;
@@ -69,7 +98,7 @@ export interface Adoption {
 }
 
 export interface Alias {
-  /** first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each */
+  /** first 32 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each */
   alias: string;
   /** 16 bytes in hex; it is shown to nobody else */
   salt: string;
@@ -342,6 +371,8 @@ export interface Beacon {
   scheme: string;
   /** RFC 3339, UTC, microseconds */
   sealed_at: string | null;
+  /** how many witnesses of the public log have cosigned the seal before the round was due */
+  seen_by: number;
   /** delayed: the round is due and cannot be had; it is tried again until it can */
   status: "unsealed" | "waiting" | "delayed" | "drawn";
 }
@@ -419,6 +450,8 @@ export interface Campaign {
   status: "pending" | "active" | "drawing" | "completed" | "cancelled";
   total_positions: number;
   version: number;
+  /** how many of the public log must have cosigned the seal before the beacon's round */
+  witnesses: number;
 }
 
 export interface CampaignSummary {
@@ -484,6 +517,8 @@ export interface CreateCampaignRequest {
   prizes: PrizeRequest[];
   /** positions an account may buy */
   purchase_limit?: number;
+  /** how many witnesses of the public log must have cosigned the seal before the beacon's round; in beacon mode only */
+  witnesses?: number;
 }
 
 export interface CreateKeyRequest {
@@ -943,6 +978,25 @@ export interface Locks {
   holders: LockHolder[];
   /** in order of asking */
   waiters: LockWaiter[];
+}
+
+export interface LogLeaf {
+  /** hashes in hex from the leaf up to the checkpoint's root */
+  inclusion: string[];
+  /** number of the entry in the log, from 0 */
+  index: number;
+  /** the entry's bytes in base64, a JSON document */
+  leaf: string;
+  /** type of the fact, as campaign.sealed or bid.placed */
+  type: string;
+}
+
+export interface LogLeaves {
+  /** the signed note under which all leaves of this page are */
+  checkpoint: string;
+  items: LogLeaf[];
+  /** cursor of the next page, null on the last */
+  next: string | null;
 }
 
 export interface MadeTarget {
@@ -1880,8 +1934,10 @@ export type ProblemCode =
   | "unauthorized"
   | "unavailable"
   | "unknown_seq"
+  | "unwitnessed"
   | "upgrade_required"
   | "webhook_required"
+  | "witnesses_unavailable"
   | "wrong_kind";
 
 /** What each route that speaks JSON takes and answers. */
@@ -1909,6 +1965,8 @@ export interface Routes {
     "/v1/accounts/{id}/entries": { path: { id: string }; query?: { limit?: number; after?: string }; answer: EntryList };
     /** List an account's open holds, newest first */
     "/v1/accounts/{id}/holds": { path: { id: string }; query?: { limit?: number; after?: string }; answer: OpenHoldList };
+    /** Prove an account's balance by the public log */
+    "/v1/accounts/{id}/proof": { path: { id: string }; query?: { at?: string }; answer: AccountProof };
     /** List an account's purchases in all campaigns, newest first */
     "/v1/accounts/{id}/purchases": { path: { id: string }; query?: { limit?: number; after?: string }; answer: PurchaseList };
     /** List accounts by id */
@@ -1975,6 +2033,8 @@ export interface Routes {
     "/v1/auctions/{id}/bids": { path: { id: string }; query?: { limit?: number; after?: string }; answer: PlacedBidList };
     /** List standing bids by rank: of the open round, or of the last one after the end */
     "/v1/auctions/{id}/leaderboard": { path: { id: string }; query?: { limit?: number; after?: string }; answer: Leaderboard };
+    /** List an auction's leaves in the public log */
+    "/v1/auctions/{id}/log": { path: { id: string }; query?: { limit?: number; after?: string }; answer: LogLeaves };
     /** Read the least new bid that would now win */
     "/v1/auctions/{id}/min-winning-bid": { path: { id: string }; answer: MinWinningBid };
     /** List winners by round and rank */
@@ -1991,6 +2051,8 @@ export interface Routes {
     "/v1/campaigns/{id}": { path: { id: string }; answer: Campaign };
     /** Read the draw */
     "/v1/campaigns/{id}/draw": { path: { id: string }; answer: Draw };
+    /** List a campaign's leaves in the public log */
+    "/v1/campaigns/{id}/log": { path: { id: string }; query?: { limit?: number; after?: string }; answer: LogLeaves };
     /** List positions by layer and number */
     "/v1/campaigns/{id}/positions": { path: { id: string }; query?: { limit?: number; after?: string }; answer: PositionList };
     /** Read the document that fairlead verify checks */
@@ -2019,6 +2081,8 @@ export interface Routes {
     "/v1/multidraws": { query?: { limit?: number; after?: string }; answer: MultidrawSummaryList };
     /** Read a multi-draw */
     "/v1/multidraws/{id}": { path: { id: string }; query?: { prize_results?: string }; answer: Multidraw };
+    /** List a multi-draw's leaves in the public log */
+    "/v1/multidraws/{id}/log": { path: { id: string }; query?: { limit?: number; after?: string }; answer: LogLeaves };
     /** Read the document that fairlead verify checks */
     "/v1/multidraws/{id}/proof": { path: { id: string }; answer: MultidrawProofDocument };
     /** List the draws so far, in order: integers, or prizes */

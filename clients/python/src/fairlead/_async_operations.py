@@ -121,6 +121,23 @@ class AsyncOperations:
         """List an account's open holds, newest first. See :meth:`fairlead.Client.account_holds`."""
         return self._pages(_path("/v1/accounts/{id}/holds", {"id": account}), _types.OpenHold, {}, limit)
 
+    async def account_proof(
+        self,
+        account: str,
+        /,
+        *,
+        at: str | None = None,
+        answer: Answer | None = None,
+    ) -> _types.AccountProof:
+        """Prove an account's balance by the public log. See :meth:`fairlead.Client.account_proof`."""
+        return await self._invoke(
+            "GET",
+            _path("/v1/accounts/{id}/proof", {"id": account}),
+            _types.AccountProof,
+            query={"at": at},
+            answer=answer,
+        )
+
     def account_purchases(self, account: str, /, *, limit: int = 200) -> AsyncIterator[_types.Purchase]:
         """List an account's purchases in all campaigns, newest first. See :meth:`fairlead.Client.account_purchases`."""
         return self._pages(_path("/v1/accounts/{id}/purchases", {"id": account}), _types.Purchase, {}, limit)
@@ -392,6 +409,10 @@ class AsyncOperations:
         """List standing bids by rank: of the open round, or of the last one after the end. See :meth:`fairlead.Client.leaderboard`."""
         return self._pages(_path("/v1/auctions/{id}/leaderboard", {"id": auction}), _types.Rank, {}, limit)
 
+    def auction_log(self, auction: str, /, *, limit: int = 200) -> AsyncIterator[_types.LogLeaf]:
+        """List an auction's leaves in the public log. See :meth:`fairlead.Client.auction_log`."""
+        return self._pages(_path("/v1/auctions/{id}/log", {"id": auction}), _types.LogLeaf, {}, limit)
+
     async def min_winning_bid(self, auction: str, /, *, answer: Answer | None = None) -> _types.MinWinningBid:
         """Read the least new bid that would now win. See :meth:`fairlead.Client.min_winning_bid`."""
         return await self._invoke(
@@ -532,6 +553,7 @@ class AsyncOperations:
         layers: Sequence[_types.LayerRequest | Mapping[str, Any]] | None = None,
         price: int | None = None,
         purchase_limit: int | None = None,
+        witnesses: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
     ) -> _types.Campaign:
@@ -540,7 +562,7 @@ class AsyncOperations:
             "POST",
             "/v1/campaigns",
             _types.Campaign,
-            body={"beneficiary": beneficiary, "currency": currency, "name": name, "prizes": prizes, "base_length": base_length, "draw": draw, "layers": layers, "price": price, "purchase_limit": purchase_limit},
+            body={"beneficiary": beneficiary, "currency": currency, "name": name, "prizes": prizes, "base_length": base_length, "draw": draw, "layers": layers, "price": price, "purchase_limit": purchase_limit, "witnesses": witnesses},
             key=idempotency_key,
             answer=answer,
         )
@@ -591,6 +613,10 @@ class AsyncOperations:
             key=idempotency_key,
             answer=answer,
         )
+
+    def campaign_log(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[_types.LogLeaf]:
+        """List a campaign's leaves in the public log. See :meth:`fairlead.Client.campaign_log`."""
+        return self._pages(_path("/v1/campaigns/{id}/log", {"id": campaign}), _types.LogLeaf, {}, limit)
 
     def positions(self, campaign: str, /, *, limit: int = 200) -> AsyncIterator[_types.Position]:
         """List positions by layer and number. See :meth:`fairlead.Client.positions`."""
@@ -989,6 +1015,10 @@ class AsyncOperations:
             query={"prize_results": prize_results},
             answer=answer,
         )
+
+    def multidraw_log(self, multidraw: str, /, *, limit: int = 200) -> AsyncIterator[_types.LogLeaf]:
+        """List a multi-draw's leaves in the public log. See :meth:`fairlead.Client.multidraw_log`."""
+        return self._pages(_path("/v1/multidraws/{id}/log", {"id": multidraw}), _types.LogLeaf, {}, limit)
 
     async def multidraw_proof(self, multidraw: str, /, *, answer: Answer | None = None) -> bytes:
         """Read the document that fairlead verify checks. See :meth:`fairlead.Client.multidraw_proof`."""

@@ -26,6 +26,7 @@ METHODS = {
     "get-accounts-id-bids": "account_bids",
     "get-accounts-id-entries": "entries",
     "get-accounts-id-holds": "account_holds",
+    "get-accounts-id-proof": "account_proof",
     "get-accounts-id-purchases": "account_purchases",
     "get-admin-accounts": "accounts",
     "get-admin-accounts-id-balances": "balances",
@@ -62,6 +63,7 @@ METHODS = {
     "post-auctions-id-bids": "bid",
     "post-auctions-id-cancel": "cancel_auction",
     "get-auctions-id-leaderboard": "leaderboard",
+    "get-auctions-id-log": "auction_log",
     "get-auctions-id-min-winning-bid": "min_winning_bid",
     "post-auctions-id-start": "start_auction",
     "get-auctions-id-winners": "auction_winners",
@@ -78,6 +80,7 @@ METHODS = {
     "post-campaigns-id-cancel": "cancel_campaign",
     "get-campaigns-id-draw": "get_draw",
     "post-campaigns-id-draw": "draw",
+    "get-campaigns-id-log": "campaign_log",
     "get-campaigns-id-positions": "positions",
     "get-campaigns-id-proof": "proof",
     "get-campaigns-id-proof-positions-position": "inclusion_proof",
@@ -109,6 +112,7 @@ METHODS = {
     "get-multidraws": "multidraws",
     "post-multidraws": "create_multidraw",
     "get-multidraws-id": "get_multidraw",
+    "get-multidraws-id-log": "multidraw_log",
     "get-multidraws-id-proof": "multidraw_proof",
     "get-multidraws-id-results": "multidraw_results",
     "post-multidraws-id-resume": "resume_multidraw",
@@ -265,8 +269,8 @@ class Operations:
     def alias(self, account: str, /, *, topic: str | None = None, answer: Answer | None = None) -> _types.Alias:
         """Read what public pages call an account.
 
-        Public pages and events show aliases in place of accounts' names. This shows an account's own alias in one
-        topic, with the salt that proves it.
+        Public pages and the public log show aliases in place of accounts' names. This shows an account's own alias in
+        one topic, with the salt that proves it. Pages show its first 8 digits.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
 
@@ -309,6 +313,33 @@ class Operations:
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
         return self._pages(_path("/v1/accounts/{id}/holds", {"id": account}), _types.OpenHold, {}, limit)
+
+    def account_proof(
+        self,
+        account: str,
+        /,
+        *,
+        at: str | None = None,
+        answer: Answer | None = None,
+    ) -> _types.AccountProof:
+        """Prove an account's balance by the public log.
+
+        Shows the account's balance in the newest closing of the books that is not after `at`, with the hashes that lead
+        from it to the closing in the public log, and from there to a signed checkpoint. The books are closed each
+        minute; the accounts of the last ten closings are kept, of the last in each hour for a day, and of the last in
+        each day for a month.
+
+        For users, within what is theirs or published, and for admin, service and reader keys.
+
+        at: time of the balance: it is that of the newest closing of the books not after this; now when absent
+        """
+        return self._invoke(
+            "GET",
+            _path("/v1/accounts/{id}/proof", {"id": account}),
+            _types.AccountProof,
+            query={"at": at},
+            answer=answer,
+        )
 
     def account_purchases(self, account: str, /, *, limit: int = 200) -> Iterator[_types.Purchase]:
         """List an account's purchases in all campaigns, newest first.
@@ -817,6 +848,16 @@ class Operations:
         """
         return self._pages(_path("/v1/auctions/{id}/leaderboard", {"id": auction}), _types.Rank, {}, limit)
 
+    def auction_log(self, auction: str, /, *, limit: int = 200) -> Iterator[_types.LogLeaf]:
+        """List an auction's leaves in the public log.
+
+        Lists the auction's leaves, each with the hashes that prove that it is in the log under the page's checkpoint.
+        Accounts have aliases there.
+
+        For users, within what is theirs or published, and for admin, service and reader keys.
+        """
+        return self._pages(_path("/v1/auctions/{id}/log", {"id": auction}), _types.LogLeaf, {}, limit)
+
     def min_winning_bid(self, auction: str, /, *, answer: Answer | None = None) -> _types.MinWinningBid:
         """Read the least new bid that would now win.
 
@@ -1019,6 +1060,7 @@ class Operations:
         layers: Sequence[_types.LayerRequest | Mapping[str, Any]] | None = None,
         price: int | None = None,
         purchase_limit: int | None = None,
+        witnesses: int | None = None,
         idempotency_key: str | None = None,
         answer: Answer | None = None,
     ) -> _types.Campaign:
@@ -1035,12 +1077,14 @@ class Operations:
         layers: explicit layers, instead of base_length
         price: minor units; may be absent when every layer has its own
         purchase_limit: positions an account may buy
+        witnesses: how many witnesses of the public log must have cosigned the seal before the beacon's round; in beacon
+            mode only
         """
         return self._invoke(
             "POST",
             "/v1/campaigns",
             _types.Campaign,
-            body={"beneficiary": beneficiary, "currency": currency, "name": name, "prizes": prizes, "base_length": base_length, "draw": draw, "layers": layers, "price": price, "purchase_limit": purchase_limit},
+            body={"beneficiary": beneficiary, "currency": currency, "name": name, "prizes": prizes, "base_length": base_length, "draw": draw, "layers": layers, "price": price, "purchase_limit": purchase_limit, "witnesses": witnesses},
             key=idempotency_key,
             answer=answer,
         )
@@ -1107,6 +1151,16 @@ class Operations:
             key=idempotency_key,
             answer=answer,
         )
+
+    def campaign_log(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.LogLeaf]:
+        """List a campaign's leaves in the public log.
+
+        Lists the campaign's leaves, each with the hashes that prove that it is in the log under the page's checkpoint.
+        A fact is a leaf within a second of its commit.
+
+        For users, within what is theirs or published, and for admin, service and reader keys.
+        """
+        return self._pages(_path("/v1/campaigns/{id}/log", {"id": campaign}), _types.LogLeaf, {}, limit)
 
     def positions(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.Position]:
         """List positions by layer and number.
@@ -1694,6 +1748,16 @@ class Operations:
             query={"prize_results": prize_results},
             answer=answer,
         )
+
+    def multidraw_log(self, multidraw: str, /, *, limit: int = 200) -> Iterator[_types.LogLeaf]:
+        """List a multi-draw's leaves in the public log.
+
+        Lists the multi-draw's leaves, each with the hashes that prove that it is in the log under the page's
+        checkpoint.
+
+        For admin, service and reader keys.
+        """
+        return self._pages(_path("/v1/multidraws/{id}/log", {"id": multidraw}), _types.LogLeaf, {}, limit)
 
     def multidraw_proof(self, multidraw: str, /, *, answer: Answer | None = None) -> bytes:
         """Read the document that fairlead verify checks.

@@ -14,6 +14,7 @@ __all__ = [
     "Account",
     "AccountBid",
     "AccountEntry",
+    "AccountProof",
     "Adoption",
     "Alias",
     "AntiSnipe",
@@ -67,6 +68,7 @@ __all__ = [
     "LockHolder",
     "LockWaiter",
     "Locks",
+    "LogLeaf",
     "MadeTarget",
     "Measurements",
     "MinWinningBid",
@@ -166,6 +168,36 @@ class AccountEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountProof:
+    account: str
+    #: how many the closing has
+    accounts: int
+    #: the account's in the books
+    alias: str
+    #: when the books were closed
+    at: datetime
+    available: int
+    #: the signed note under which the closing is
+    checkpoint: str
+    #: number of the closing of the books, from 0
+    closing: int
+    currency: str
+    held: int
+    #: the closing in the log
+    leaf: LogLeaf
+    #: hashes in hex from the account up to that root
+    path: list[str]
+    #: of the account among those of the closing, from 0
+    place: int
+    #: of the closing's accounts
+    root: str
+    #: proves the alias; it is shown to nobody else
+    salt: str
+    #: number of the account's last change before the closing; entries have it, too
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
     #: what the identifiers of its prepared transactions begin with
     coordinator: str
@@ -175,7 +207,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    #: first 8 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each
+    #: first 32 digits of the SHA-256 of 'fairlead alias', the topic, the account and the salt, a line each
     alias: str
     #: 16 bytes in hex; it is shown to nobody else
     salt: str
@@ -390,6 +422,8 @@ class Beacon:
     scheme: str
     #: RFC 3339, UTC, microseconds
     sealed_at: datetime | None
+    #: how many witnesses of the public log have cosigned the seal before the round was due
+    seen_by: int
     #: delayed: the round is due and cannot be had; it is tried again until it can
     status: str
 
@@ -464,6 +498,8 @@ class Campaign:
     status: str
     total_positions: int
     version: int
+    #: how many of the public log must have cosigned the seal before the beacon's round
+    witnesses: int
     #: absent in instant mode
     beacon: Beacon | None = None
 
@@ -835,6 +871,18 @@ class Locks:
     holders: list[LockHolder]
     #: in order of asking
     waiters: list[LockWaiter]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLeaf:
+    #: hashes in hex from the leaf up to the checkpoint's root
+    inclusion: list[str]
+    #: number of the entry in the log, from 0
+    index: int
+    #: the entry's bytes in base64, a JSON document
+    leaf: str
+    #: type of the fact, as campaign.sealed or bid.placed
+    type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
