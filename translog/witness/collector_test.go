@@ -176,13 +176,16 @@ func TestBadWitnesses(t *testing.T) {
 		"a negative size":           {say(409, size, "-3\n"), is(witness.ErrBadAnswer)},
 		"always the same conflict":  {say(409, size, "3\n"), is(witness.ErrBadAnswer)},
 		"a conflict with zero":      {say(409, size, "0\n"), is(witness.ErrBadAnswer)},
-		"ahead, without a proof":    {say(409, size, "9000000000000000000\n"), func(err error) bool { ahead, ok := errors.AsType[*witness.AheadError](err); return ok && ahead.Latest == nil }},
-		"404":                       {say(404, "", "unknown log"), status(404)},
-		"403":                       {say(403, "", "bad signature"), status(403)},
-		"422 for the first":         {say(422, "", "no"), status(422)},
-		"500, long":                 {say(500, "", strings.Repeat("\xff", 10_000)), status(500)},
-		"a redirect":                {http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect).ServeHTTP, status(307)},
-		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, is(witness.ErrUnreachable)},
+		"ahead, without a proof": {say(409, size, "9000000000000000000\n"), func(err error) bool {
+			ahead, ok := errors.AsType[*witness.AheadError](err)
+			return ok && ahead.Latest == nil
+		}},
+		"404":               {say(404, "", "unknown log"), status(404)},
+		"403":               {say(403, "", "bad signature"), status(403)},
+		"422 for the first": {say(422, "", "no"), status(422)},
+		"500, long":         {say(500, "", strings.Repeat("\xff", 10_000)), status(500)},
+		"a redirect":        {http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect).ServeHTTP, status(307)},
+		"hangs up":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, is(witness.ErrUnreachable)},
 		"another conflict each time": {func() http.HandlerFunc {
 			var n atomic.Int64
 			return func(rw http.ResponseWriter, r *http.Request) { say(409, size, fmt.Sprintf("%d\n", n.Add(1)))(rw, r) }
@@ -196,7 +199,10 @@ func TestBadWitnesses(t *testing.T) {
 					say(422, "", "no")(rw, r)
 				}
 			}
-		}(), func(err error) bool { fork, ok := errors.AsType[*witness.ForkError](err); return ok && fork.Size == 7 && fork.Latest == nil }},
+		}(), func(err error) bool {
+			fork, ok := errors.AsType[*witness.ForkError](err)
+			return ok && fork.Size == 7 && fork.Latest == nil
+		}},
 		"a fork, but the tree is ours": {func() http.HandlerFunc {
 			ours, _, _ := strings.Cut(h.checkpoint(7), "\n\n")
 			line, err := key.Cosign(ours + "\n")

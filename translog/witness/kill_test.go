@@ -241,7 +241,7 @@ func (c *contest) rival(i int, h *history, random *rand.Rand, answers, over chan
 	old := int64(0)
 	for {
 		n := min(largest, old+1+random.Int64N(3))
-		var proof = h.proof(n, old)
+		proof := h.proof(n, old)
 		_, err := c.client.Add(c.t.Context(), c.v.remote(), old, proof, h.checkpoint(n))
 		conflict, isConflict := errors.AsType[*witness.ConflictError](err)
 		_, isRefused := errors.AsType[*witness.StatusError](err)
