@@ -29,6 +29,8 @@ const (
 var (
 	// ErrMalformed is wrapped where a text is no checkpoint, or exceeds a limit.
 	ErrMalformed = errors.New("malformed checkpoint")
+	// ErrEmptyRoot is wrapped, beside ErrMalformed, where a checkpoint of no leaves has another root than the empty tree's.
+	ErrEmptyRoot = errors.New("the empty tree has another root")
 	// ErrUnsigned is wrapped where the log's signature is missing.
 	ErrUnsigned = errors.New("the log has not signed the checkpoint")
 	// ErrBadSignature is wrapped where a signature has the name and hash of a known key, and is not that key's.
@@ -60,6 +62,8 @@ type Cosignature struct {
 	Key string
 	// At is the time by the witness's clock, in whole seconds and UTC.
 	At time.Time
+	// Line is the line of the signature, which ends with a line feed.
+	Line string
 }
 
 // Open reads a checkpoint. It verifies the log's signature, and the signatures of the witnesses' verifier keys that are given, as
@@ -85,30 +89,56 @@ func Open(text, log string, witnesses ...string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(n.Sigs, func(sig note.Signature) bool { return sig.Name == key.Name() && sig.Hash == key.KeyHash() }) {
+		return nil, fmt.Errorf("%w: no signature of %s+%08x", ErrUnsigned, key.Name(), key.KeyHash())
+	}
 	head, err := parseText(n.Text)
 	if err != nil {
 		return nil, err
 	}
+	if head.Origin != key.Name() {
+		return nil, fmt.Errorf("%w: %.300q, not %s", ErrOtherLog, head.Origin, key.Name())
+	}
 	c := &Checkpoint{Origin: head.Origin, Tree: head.Tree, Extension: head.Extension, Note: text}
-	signed := false
 	for _, sig := range n.Sigs {
-		if sig.Name == key.Name() && sig.Hash == key.KeyHash() {
-			signed = true
-			continue
+		w, ok := known[id{sig.Name, sig.Hash}]
+		if !ok {
+			continue // The log's.
 		}
-		at, err := timeOf(sig)
+		s, err := w.read(sig)
 		if err != nil {
 			return nil, err
 		}
-		c.Cosignatures = append(c.Cosignatures, Cosignature{Name: sig.Name, Key: known[id{sig.Name, sig.Hash}].vkey, At: at})
-	}
-	switch {
-	case !signed:
-		return nil, fmt.Errorf("%w: no signature of %s+%08x", ErrUnsigned, key.Name(), key.KeyHash())
-	case head.Origin != key.Name():
-		return nil, fmt.Errorf("%w: %.300q, not %s", ErrOtherLog, head.Origin, key.Name())
+		c.Cosignatures = append(c.Cosignatures, s)
 	}
 	return c, nil
+}
+
+// VerifyCosignatures reads signature lines over a checkpoint, each of which ends with a line feed, and returns those of the
+// witnesses' verifier keys. It passes over lines of other keys. Errors are those of [AddCosignatures].
+func VerifyCosignatures(checkpoint, lines string, witnesses ...string) ([]Cosignature, error) {
+	known, err := parseWitnesses(witnesses)
+	if err != nil {
+		return nil, err
+	}
+	text, _, err := splitNote(checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) > MaxNoteBytes {
+		return nil, fmt.Errorf("%w: %d bytes of signatures, more than %d", ErrMalformed, len(lines), MaxNoteBytes)
+	}
+	var found []Cosignature
+	for line := range strings.Lines(lines) {
+		_, s, err := known.verify(text, line)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			found = append(found, *s)
+		}
+	}
+	return found, nil
 }
 
 // AddCosignatures puts signature lines into a checkpoint. Each line ends with a line feed; an argument may have several. Lines of keys
@@ -127,33 +157,32 @@ func AddCosignatures(checkpoint string, witnesses []string, lines ...string) (st
 	if err != nil {
 		return "", err
 	}
-	if _, err := parseText(text); err != nil {
+	added, err := VerifyCosignatures(checkpoint, strings.Join(lines, ""), witnesses...)
+	if err != nil {
 		return "", err
 	}
-	added := strings.Join(lines, "")
-	if len(added) > MaxNoteBytes {
-		return "", fmt.Errorf("%w: %d bytes of signatures, more than %d", ErrMalformed, len(added), MaxNoteBytes)
+	best, sorted := map[id]Cosignature{}, []string{}
+	keep := func(key id, s Cosignature) {
+		if old, ok := best[key]; !ok || s.At.Before(old.At) || s.At.Equal(old.At) && s.Line < old.Line {
+			best[key] = s
+		}
 	}
-	var others []string
-	best := map[id]cosigned{}
-	for i, line := range slices.Concat(splitLines(signatures), splitLines(added)) {
-		sig, err := known.verify(text, line)
-		if err != nil {
+	for line := range strings.Lines(signatures) {
+		key, s, err := known.verify(text, line)
+		switch {
+		case err != nil:
 			return "", err
-		}
-		if sig == nil {
-			if i < strings.Count(signatures, "\n") {
-				others = append(others, line)
-			}
-			continue
-		}
-		if old, ok := best[sig.id]; !ok || sig.at.Before(old.at) || sig.at.Equal(old.at) && sig.line < old.line {
-			best[sig.id] = *sig
+		case s == nil:
+			sorted = append(sorted, line)
+		default:
+			keep(key, *s)
 		}
 	}
-	sorted := others
+	for _, s := range added {
+		keep(known.id(s), s)
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(best), id.compare) {
-		sorted = append(sorted, best[key].line)
+		sorted = append(sorted, best[key].Line)
 	}
 	merged := text + "\n" + strings.Join(sorted, "")
 	if _, _, err := splitNote(merged); err != nil {
@@ -172,20 +201,29 @@ func (a id) compare(b id) int {
 	return cmp.Or(strings.Compare(a.name, b.name), cmp.Compare(a.hash, b.hash))
 }
 
-// cosigned is the line of a cosignature that verifies.
-type cosigned struct {
-	id   id
-	at   time.Time
-	line string
-}
-
 // witnessKey is a witness's verifier key, read.
 type witnessKey struct {
 	vkey     string
 	verifier note.Verifier
 }
 
+// read returns a cosignature of this key that verifies.
+func (w witnessKey) read(sig note.Signature) (Cosignature, error) {
+	at, err := timeOf(sig)
+	return Cosignature{Name: sig.Name, Key: w.vkey, At: at, Line: "— " + sig.Name + " " + sig.Base64 + "\n"}, err
+}
+
 type witnessKeys map[id]witnessKey
+
+// id identifies the key of a cosignature of one of them.
+func (known witnessKeys) id(s Cosignature) id {
+	for key, w := range known {
+		if w.vkey == s.Key {
+			return key
+		}
+	}
+	return id{}
+}
 
 // parseWitnesses reads verifier keys. One that is given twice counts once.
 func parseWitnesses(vkeys []string) (witnessKeys, error) {
@@ -205,24 +243,21 @@ func parseWitnesses(vkeys []string) (witnessKeys, error) {
 }
 
 // verify reads a signature line over a checkpoint's text. The result is nil for a key that is not known.
-func (known witnessKeys) verify(text, line string) (*cosigned, error) {
-	// A note has one signature at least, so a line alone makes one.
+func (known witnessKeys) verify(text, line string) (key id, s *Cosignature, err error) {
 	verifiers := make([]note.Verifier, 0, len(known))
 	for _, w := range known {
 		verifiers = append(verifiers, w.verifier)
 	}
 	n, err := openNote(text+"\n"+line, verifiers...)
 	if err != nil {
-		return nil, err
+		return id{}, nil, err
 	}
 	if len(n.Sigs) == 0 {
-		return nil, nil //nolint:nilnil // It is neither wrong nor known.
+		return id{}, nil, nil
 	}
-	at, err := timeOf(n.Sigs[0])
-	if err != nil {
-		return nil, err
-	}
-	return &cosigned{id: id{n.Sigs[0].Name, n.Sigs[0].Hash}, at: at, line: line}, nil
+	key = id{n.Sigs[0].Name, n.Sigs[0].Hash}
+	read, err := known[key].read(n.Sigs[0])
+	return key, &read, err
 }
 
 // openNote opens a note that may be signed by none of the keys.
@@ -243,18 +278,14 @@ func openNote(text string, known ...note.Verifier) (*note.Note, error) {
 	return n, nil
 }
 
-// splitNote cuts a note into its text, which ends with a line feed, and its signature lines.
+// splitNote cuts a checkpoint into its text, which ends with a line feed, and its signature lines.
 func splitNote(text string) (body, signatures string, err error) {
 	n, err := openNote(text)
 	if err != nil {
 		return "", "", err
 	}
-	return n.Text, text[len(n.Text)+1:], nil
-}
-
-// splitLines cuts after each line feed.
-func splitLines(text string) []string {
-	return slices.Collect(strings.Lines(text))
+	_, err = parseText(n.Text)
+	return n.Text, text[len(n.Text)+1:], err
 }
 
 // parseText reads a checkpoint's text, which must be written in the one way that there is.
@@ -275,7 +306,7 @@ func checkTree(tree tlog.Tree) error {
 		return fmt.Errorf("%w: a tree of %d leaves", ErrMalformed, tree.N)
 	}
 	if empty, err := tlog.TreeHash(0, nil); err != nil || tree.N == 0 && tree.Hash != empty {
-		return fmt.Errorf("%w: the empty tree has another root", ErrMalformed)
+		return fmt.Errorf("%w: %w", ErrMalformed, ErrEmptyRoot)
 	}
 	return nil
 }

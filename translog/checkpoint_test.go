@@ -170,7 +170,7 @@ func TestOpenRefuses(t *testing.T) {
 		"a short root":                     {resign("log\n5\nAAAA\n"), translog.ErrMalformed},
 		"another root's spelling":          {resign("log\n5\n" + root[:42] + "B=\n"), translog.ErrMalformed},
 		"a size beyond all":                {resign("log\n9223372036854775807\n" + root + "\n"), translog.ErrMalformed},
-		"no leaves and a root":             {resign("log\n0\n" + root + "\n"), translog.ErrMalformed},
+		"no leaves and a root":             {resign("log\n0\n" + root + "\n"), translog.ErrEmptyRoot},
 		"control characters":               {strings.Replace(good, "log", "l\rg", 1), translog.ErrMalformed},
 		"too long":                         {good + strings.Repeat("— a AAAAAAAA\n", translog.MaxNoteBytes/10), translog.ErrMalformed},
 		"too many signatures":              {good + strings.Repeat("— a AAAAAAAA\n", 200), translog.ErrMalformed},

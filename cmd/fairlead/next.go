@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/translog/witness"
 )
 
 // optionError is an option that can't be used, by the name of its flag.
@@ -67,6 +68,10 @@ func nextStep(err error) string {
 		return remedyForError(err)
 	case errors.Is(err, localpg.ErrInUse):
 		return "end the other server, or give another directory with --data. Several servers share one PostgreSQL with --database-url"
+	case errors.Is(err, witness.ErrInUse):
+		return "end the other witness, or give this one a key and a state of its own"
+	case errors.Is(err, witness.ErrCorrupt):
+		return "put back the state that belongs to the key. If it is lost, make a new key with another name and an empty state, and never use the old key again"
 	case errors.Is(err, localpg.ErrNoBinaries) && !strings.Contains(err.Error(), "install them"):
 		return "install PostgreSQL 14 or newer, or give the URL of a running one with --database-url"
 	case errors.Is(err, auth.ErrUnknownKey):

@@ -44,7 +44,7 @@ func newRoot() *cobra.Command {
 		title string
 		verbs []*cobra.Command
 	}{
-		{"Run a server:", []*cobra.Command{newDemo(), newServe()}},
+		{"Run a server, or a witness:", []*cobra.Command{newDemo(), newServe(), newWitness()}},
 		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newIntegrity(), newVerify()}},
 		{"Work with a server:", []*cobra.Command{newKeys(), newMCP(), newMultidraw(), newSagas(), newMigrate()}},
 	} {
