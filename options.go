@@ -100,6 +100,8 @@ type Options struct {
 
 	// LogOrigin is the name of the public log, and of its key, when they are made; empty: fairlead/ and some digits of the key.
 	LogOrigin string
+	// Witnesses are asked to cosign the log's checkpoints, as VKEY=URL each; up to 15.
+	Witnesses []string
 	// WitnessQuorum is how many witnesses must have cosigned a checkpoint of the log before it is published; default 0.
 	WitnessQuorum int
 
@@ -236,6 +238,9 @@ func (o *Options) check() error {
 		case d.value < d.least:
 			return wrong(d.option, "must be %s or more", d.least)
 		}
+	}
+	if _, err := o.witnesses(); err != nil {
+		return err
 	}
 	switch {
 	case o.DatabaseConnections < minConnections:

@@ -1,6 +1,7 @@
 package fairlead
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -11,12 +12,14 @@ import (
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/translog"
+	"github.com/fairlead-dev/fairlead/translog/witness"
 )
 
 // logLease is what the process is elected for that keeps the public log.
@@ -43,13 +46,68 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 	}
 	s.onClose(store.Shutdown)
 	observer := telemetry.NewLog(registry)
-	publisher := logkeeper.NewPublisher(logkeeper.PublisherOptions{
+	o := logkeeper.PublisherOptions{
 		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(logSignedFile(s.o.Data)), Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
-	})
+	}
+	if len(s.o.Witnesses) > 0 {
+		asked, err := s.o.witnesses()
+		if err != nil {
+			return err
+		}
+		collector, err := witness.NewCollector(witness.CollectorOptions{Log: key.Verifier(), Witnesses: asked})
+		if err != nil {
+			return wrong("Witnesses", "%w", err)
+		}
+		s.onClose(func(context.Context) error { collector.Close(); return nil })
+		o.Witnesses = logWitnesses{collector}
+	}
+	publisher := logkeeper.NewPublisher(o)
 	s.keeper = logkeeper.New(logkeeper.Options{Store: store, Publisher: publisher, Observer: observer, Logger: s.logger})
 	observer.Observe(s.keeper.Leads, func() bool { return publisher.Refused() != "" })
 	s.keeping, err = lock.NewElection(locker, logLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
 	return err
+}
+
+// witnesses reads the options.
+func (o Options) witnesses() (asked []witness.Remote, err error) {
+	for _, text := range o.Witnesses {
+		w, err := witness.ParseRemote(text)
+		if err != nil {
+			return nil, wrong("Witnesses", "%w", err)
+		}
+		asked = append(asked, w)
+	}
+	if o.WitnessQuorum > len(asked) {
+		return nil, wrong("WitnessQuorum", "%d are required, and %d are asked", o.WitnessQuorum, len(asked))
+	}
+	return asked, nil
+}
+
+// logWitnesses asks the witnesses for the keeper of the log.
+type logWitnesses struct{ *witness.Collector }
+
+// Cosign implements [logkeeper.Witnesses]. A witness that claims to have seen more is believed where it shows what the log's own key has
+// signed; otherwise it is one that is missing.
+func (w logWitnesses) Cosign(ctx context.Context, checkpoint string, hashes tlog.HashReader) (cosigned string, by []translog.Cosignature, err error) {
+	cosigned, answers, err := w.Ask(ctx, checkpoint, hashes)
+	if err != nil {
+		return checkpoint, nil, err
+	}
+	var missing []error
+	for _, a := range answers {
+		if a.Cosignature != nil {
+			by = append(by, *a.Cosignature)
+			continue
+		}
+		if ahead, ok := errors.AsType[*witness.AheadError](a.Err); ok && ahead.Latest != nil {
+			return cosigned, by, &logkeeper.AheadError{Who: "the witness " + a.Witness.Name(), Size: ahead.Latest.Tree.N}
+		}
+		if forked, ok := errors.AsType[*witness.ForkError](a.Err); ok && forked.Latest != nil {
+			return cosigned, by, &logkeeper.AheadError{Who: "the witness " + a.Witness.Name(), Size: forked.Latest.Tree.N, Forked: true}
+		}
+		missing = append(missing, fmt.Errorf("%s: %w", a.Witness.Name(), a.Err))
+	}
+	return cosigned, by, errors.Join(missing...)
 }
 
 // openLogKey finds the key that signs the log's checkpoints: the one in the data directory, else a new one, which is kept there. The new

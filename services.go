@@ -36,7 +36,7 @@ func (s *Server) startServices(registry *prometheus.Registry) (err error) {
 	}
 	s.lottery = lottery.NewService(postgres.NewLottery(s.db), lottery.Options{
 		Lanes: groupcommit.Options{Observer: s.traces.Lanes("lottery", telemetry.NewLanes(registry, "lottery"))}, StuckAfter: s.o.DrawStuckAfter, Observer: draws, Logger: s.logger,
-		Committed: func(campaign uuid.UUID, last int64) { s.hub.Committed(lottery.Topic(campaign), last, nil) }, Beacon: randomness,
+		Committed: func(campaign uuid.UUID, last int64) { s.hub.Committed(lottery.Topic(campaign), last, nil) }, Beacon: randomness, Witnesses: len(s.o.Witnesses),
 	})
 	s.onClose(s.lottery.Close)
 	s.lockMetrics = lockprom.New(registry, postgres.LockClass)

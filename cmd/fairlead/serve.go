@@ -82,6 +82,7 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	f.StringSliceVar(&o.BeaconRelays, "beacon-relays", nil, "base URLs of drand relays, asked in turn; drand's public ones when absent. They need not be trusted")
 	period(&o.BeaconLead, "beacon-lead", "least time from a campaign's seal to the round that decides it: longer than the database's clock may be slow; a period of the chain at least")
 	text(&o.LogOrigin, "log-origin", "name of the public log, when its key is made: a domain and a path of yours, such as shop.example/log; some digits of the key when empty")
+	f.StringArrayVar(&o.Witnesses, "witness", nil, "VKEY=URL of a witness that is asked to cosign the public log's checkpoints; may be given several times")
 	number(&o.WitnessQuorum, "witness-quorum", "how many witnesses must have cosigned a checkpoint of the public log before it is published")
 	f.StringArrayVar(&o.ledgers, "ledger", nil, "NAME=URL of a further ledger, for transfers between ledgers: its PostgreSQL, or another server as https://:KEY@HOST; may be given several times")
 	period(&o.DrainTimeout, "drain-timeout", "how long a shutdown waits for requests under way")
@@ -100,6 +101,7 @@ func (o *serveOptions) complete() (err error) {
 	if o.Ledgers, err = parseLedgers(o.ledgers); err != nil {
 		return err
 	}
+	o.Witnesses = strings.Fields(strings.Join(o.Witnesses, " ")) // The environment gives several in one.
 	if o.Logger, err = newLogger(o.logFormat, o.logLevel); err != nil {
 		return err
 	}
@@ -148,6 +150,8 @@ func flagOf(option string) string {
 		return adminKeyVariable
 	case "Ledgers":
 		return "--ledger"
+	case "Witnesses":
+		return "--witness"
 	case "JWKSURL":
 		return "--jwks-url"
 	}

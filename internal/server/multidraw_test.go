@@ -121,7 +121,7 @@ func (e *env) items(path string) []any {
 func (e *env) useMultidraws() {
 	e.t.Helper()
 	whole := e.post("/v1/multidraws", `{"lock_key":"whole","count":3,"prizes":[{"id":"a","name":"A","weight":1,"value":2}]}`).want(http.StatusCreated).str("id")
-	for _, path := range []string{"/v1/multidraws", "/v1/multidraws?limit=1", "/v1/multidraws/" + whole, "/v1/multidraws/" + whole + "/results", "/v1/multidraws/" + whole + "?prize_results=objects", "/v1/multidraws/" + whole + "/results?prize_results=objects", "/v1/multidraws/" + whole + "/proof"} {
+	for _, path := range []string{"/v1/multidraws", "/v1/multidraws?limit=1", "/v1/multidraws/" + whole, "/v1/multidraws/" + whole + "/results", "/v1/multidraws/" + whole + "?prize_results=objects", "/v1/multidraws/" + whole + "/results?prize_results=objects", "/v1/multidraws/" + whole + "/proof", "/v1/multidraws/" + whole + "/log"} {
 		e.get(path).want(http.StatusOK)
 	}
 	e.post("/v1/multidraws/"+whole+"/rollback", "").want(http.StatusOK)

@@ -374,6 +374,7 @@ func (e *env) useEverything() {
 	hold := e.post("/v1/holds", `{"account":"alice","amount":1,"expires_in":"1h"}`).want(http.StatusCreated).str("id")
 	layered := e.onSale(`"layers":[{"positions":1}]`, `,"purchase_limit":3,"prizes":[{"name":"a","layer":1,"quantity":1}]`)
 	e.keepLog()
+	e.get("/v1/accounts/alice/proof")
 	half := e.onSale(`"base_length":2`, "")
 	e.buy(half, "alice").want(http.StatusCreated)
 	id := layered
@@ -388,14 +389,14 @@ func (e *env) useEverything() {
 	for _, amount := range []string{"1", "1", "2"} { // The same again, and another with the same reference.
 		e.post("/v1/deposits", `{"account":"alice","amount":`+amount+`,"reference":"once"}`)
 	}
-	for _, path := range []string{"", "?limit=1", "/" + lot, "/" + newUUID(), "/" + lot + "/leaderboard", "/" + lot + "/winners", "/" + lot + "/bids?limit=1", "/" + lot + "/min-winning-bid"} {
+	for _, path := range []string{"", "?limit=1", "/" + lot, "/" + newUUID(), "/" + lot + "/leaderboard", "/" + lot + "/winners", "/" + lot + "/bids?limit=1", "/" + lot + "/min-winning-bid", "/" + lot + "/log", "/" + lot + "/log?limit=1"} {
 		e.get("/v1/auctions" + path)
 	}
 	for _, path := range []string{
 		"/v1/accounts/alice/aliases?topic=auction:" + lot, "/v1/accounts/alice", "/v1/accounts/nobody", "/v1/accounts/alice/entries", "/v1/accounts/alice/entries?limit=1", "/v1/accounts/alice/holds?limit=1", "/v1/accounts/alice/bids", "/v1/accounts/alice/purchases?limit=1",
 		"/v1/transfers/" + transfer, "/v1/transfers?reference=once", "/v1/holds/" + hold, "/v1/integrity",
 		"/v1/campaigns", "/v1/campaigns/" + id, "/v1/campaigns/" + half, "/v1/campaigns/" + half + "/positions", "/v1/campaigns/" + id + "/purchases", "/v1/campaigns/" + id + "/draw",
-		"/v1/campaigns/" + half + "/draw", "/v1/campaigns/" + id + "/proof", "/v1/campaigns/" + id + "/proof/positions/" + place, "/v1/campaigns/" + id + "/statistics", "/v1/keys", "/healthz", "/readyz",
+		"/v1/campaigns/" + half + "/draw", "/v1/campaigns/" + id + "/proof", "/v1/campaigns/" + id + "/proof/positions/" + place, "/v1/campaigns/" + id + "/statistics", "/v1/campaigns/" + id + "/log", "/v1/keys", "/healthz", "/readyz",
 	} {
 		e.get(path)
 	}
