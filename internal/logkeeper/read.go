@@ -33,6 +33,15 @@ type Balance struct {
 	Leaf        Entry // of the closing
 }
 
+// SeenSeal is a campaign's seal in the log, with the checkpoint that most witnesses have cosigned before the seal's round was due.
+type SeenSeal struct {
+	Leaf       Entry
+	DueAt      time.Time
+	Checkpoint string // a signed note
+	Witnesses  int    // how many that was
+	SeenAt     time.Time
+}
+
 // Spread are the entries of runs from an index on.
 func Spread(runs []Run, from int64, limit int) (indexes []int64) {
 	for _, r := range runs {
