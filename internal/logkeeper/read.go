@@ -42,6 +42,9 @@ type SeenSeal struct {
 	SeenAt     time.Time
 }
 
+// SecondsBefore is how long before the round that was, in whole seconds.
+func (s *SeenSeal) SecondsBefore() int64 { return int64(s.DueAt.Sub(s.SeenAt) / time.Second) }
+
 // Spread are the entries of runs from an index on.
 func Spread(runs []Run, from int64, limit int) (indexes []int64) {
 	for _, r := range runs {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -47,7 +46,7 @@ func (s *Server) seal(ctx context.Context, c *lottery.Campaign) (*sealView, erro
 	}
 	return &sealView{
 		Campaign: c.ID, Leaf: base64.StdEncoding.EncodeToString(seen.Leaf.Data), Index: seen.Leaf.Index, Inclusion: inclusion, Checkpoint: seen.Checkpoint,
-		Key: log.Verifier, Witnesses: seen.Witnesses, SeenAt: timestamp(seen.SeenAt), DueAt: timestamp(seen.DueAt), Before: int64(seen.DueAt.Sub(seen.SeenAt) / time.Second),
+		Key: log.Verifier, Witnesses: seen.Witnesses, SeenAt: timestamp(seen.SeenAt), DueAt: timestamp(seen.DueAt), Before: seen.SecondsBefore(),
 	}, nil
 }
 
