@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
 	"github.com/fairlead-dev/fairlead/multidraw"
+	"github.com/fairlead-dev/fairlead/translog/seal"
 )
 
 // verdict is what a proof shows.
@@ -65,6 +66,9 @@ func (s *service) verifyDraw(ctx context.Context, in verifyDrawInput) (any, erro
 			v.Round, v.DueAt = source.Round, source.Chain.TimeOf(source.Round).UTC().Format(time.RFC3339)
 		}
 		err = errors.Join(proof.VerifyBeacon(beacon.Trust()), proof.VerifyCommitment(published), sameCampaign(proof.Campaign, c.ID))
+		if proof.Seal != nil && err == nil {
+			_, err = seal.Verify(proof, seal.Keys{}) // Whom to believe of those who have signed it, only the user can know.
+		}
 	}
 	return v.conclude(err, "the winners"), nil
 }
