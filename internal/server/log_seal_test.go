@@ -68,6 +68,17 @@ func notSealed(r *reply, why string) {
 	}
 }
 
+// sealed sells a campaign of three positions to alice, and waits until witnesses have seen its seal.
+func (e *env) sealed(more string) (id string) {
+	e.t.Helper()
+	id = e.onSale(`"base_length":2`, more)
+	for range 3 {
+		e.buy(id, "alice").want(http.StatusCreated)
+	}
+	testwait.Eventually(e.t, time.Minute, "the seal in the log, with a witness", func() bool { return e.get("/v1/campaigns/"+id+"/seal").status == http.StatusOK })
+	return id
+}
+
 // TestASealThatWitnessesHaveSeen: from the witnesses' signatures on, everybody can have them, and the proof carries them.
 func TestASealThatWitnessesHaveSeen(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -316,7 +317,7 @@ func isType(typ string, value any) bool {
 // TestAnswersFollowTheDocument uses every route and holds what it answers against what the document promises.
 func TestAnswersFollowTheDocument(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t)
+	e, _ := newBeaconEnv(t)
 	c := e.contract()
 	seen, wrong := map[string]bool{}, map[string]string{}
 	e.observe = func(method, path string, r *reply) {
@@ -345,6 +346,7 @@ func TestAnswersFollowTheDocument(t *testing.T) {
 		}
 	}
 	e.useEverything()
+	e.sealed(`,"draw":"beacon"`)
 	for name, diff := range wrong {
 		t.Errorf("%s: %s", name, diff)
 	}
@@ -373,7 +375,7 @@ func (e *env) useEverything() {
 	e.batch(listed("/v1/deposits", `{"account":"alice","amount":1}`), listed("/v1/deposits", `{"account":"nobody","amount":1}`))
 	hold := e.post("/v1/holds", `{"account":"alice","amount":1,"expires_in":"1h"}`).want(http.StatusCreated).str("id")
 	layered := e.onSale(`"layers":[{"positions":1}]`, `,"purchase_limit":3,"prizes":[{"name":"a","layer":1,"quantity":1}]`)
-	e.keepLog()
+	e.keepLog(slowWitnesses{"w": time.Minute})
 	e.get("/v1/accounts/alice/proof")
 	half := e.onSale(`"base_length":2`, "")
 	e.buy(half, "alice").want(http.StatusCreated)

@@ -112,7 +112,7 @@ type publicCampaignView struct {
 type publicSealView struct {
 	Round     int64      `json:"round" doc:"of the beacon, which decides"`
 	DueAt     timestamp  `json:"due_at" doc:"when the round is due"`
-	Due       bool       `json:"due" doc:"whether that is over"`
+	Due       bool       `json:"due" doc:"whether that is over, or the draw is made"`
 	Required  int        `json:"required" doc:"how many witnesses of the public log must have seen the seal before"`
 	Witnesses int        `json:"witnesses" doc:"how many have"`
 	SeenAt    *timestamp `json:"seen_at" doc:"when the last of them had; null while none has"`
@@ -125,7 +125,7 @@ func (s *Server) publicSeal(ctx context.Context, c *lottery.Campaign) (*publicSe
 		return nil, nil
 	}
 	sealed := c.Beacon.Seal
-	v := &publicSealView{Round: int64(sealed.Round), DueAt: timestamp(sealed.DueAt), Due: c.Beacon.Due, Required: c.Witnesses} //nolint:gosec // Below 2^53.
+	v := &publicSealView{Round: int64(sealed.Round), DueAt: timestamp(sealed.DueAt), Due: c.Beacon.Due || c.Status == lottery.StatusCompleted, Required: c.Witnesses} //nolint:gosec // Below 2^53.
 	seen, err := s.Log.Seal(ctx, c.ID)
 	if err == nil && seen != nil {
 		v.Witnesses, v.SeenAt, v.Before = seen.Witnesses, new(timestamp(seen.SeenAt)), new(seen.SecondsBefore())
