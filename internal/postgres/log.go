@@ -270,6 +270,14 @@ func (l *Log) Refuse(ctx context.Context, term int64, why string) error {
 	})
 }
 
+// RenewLog has the log be signed with another key from now on.
+func (db *DB) RenewLog(ctx context.Context, verifier string) error {
+	return db.run(ctx, "log.renew", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE log_state SET verifier = $1, checkpoint = '', published = 0, refused = ''`, verifier)
+		return err
+	})
+}
+
 // Secret implements [logkeeper.Store].
 func (l *Log) Secret(ctx context.Context) ([]byte, error) {
 	return queryOne(ctx, l.db, errEmpty, pgx.RowTo[[]byte], `SELECT value FROM secrets WHERE name = $1`, operator.SecretOfAliases)
