@@ -1,4 +1,5 @@
 -- +goose Up
+SET LOCAL lock_timeout = '150ms';
 
 -- The public log. What its leaves say is derived from the other tables; a leader appends them, in the order of commits.
 -- How far it has come: one row. term is that of the leader. began_at is when the log began: what was made before is not in it. Of campaigns,
