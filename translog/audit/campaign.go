@@ -275,8 +275,12 @@ func (c *campaign) verifyRound(o object) []byte {
 func (c *campaign) compare(o object, want [][]uint32) {
 	prizes := 0
 	for i, list := range o.values("winners") {
-		if prizes++; i >= len(want) || list[0] != '[' {
+		if prizes++; i >= len(want) {
 			break
+		}
+		if list[0] != '[' {
+			o.wrong(fmt.Sprintf("winners[%d]", i), quote(list), "a list")
+			return
 		}
 		n := 0
 		for k, value := range elements(list) {

@@ -65,12 +65,12 @@ func (j *judge) next(l *leaf, p *problem) *Finding {
 	j.index++
 	j.counts.Leaves++
 	if p == nil && (l.part > 0 || j.fact.leaf.part > 0) {
-		p = j.assemble(l, index)
-		if p == nil && j.fact.leaf.part > 0 {
-			return nil // More parts are to come.
+		if p = j.part(l, index); p == nil && l.part < l.parts {
+			return nil // More are to come.
 		}
 		if p == nil {
 			index = j.fact.index
+			p = j.assemble(l)
 		}
 	}
 	if p == nil {
@@ -86,8 +86,8 @@ func (j *judge) next(l *leaf, p *problem) *Finding {
 	return f
 }
 
-// assemble takes a part, and makes the leaf whole with the last one.
-func (j *judge) assemble(l *leaf, index int64) *problem {
+// part takes a part of a fact.
+func (j *judge) part(l *leaf, index int64) *problem {
 	f := &j.fact
 	if f.leaf.part == 0 {
 		*f = fact{leaf: *l, index: index}
@@ -109,20 +109,23 @@ func (j *judge) assemble(l *leaf, index int64) *problem {
 	}
 	f.data = append(f.data, l.text...)
 	f.leaf.text = ""
-	if l.part < l.parts {
-		return nil
-	}
-	rest, err := scan(f.data)
+	return nil
+}
+
+// assemble makes the last part of a fact the whole leaf.
+func (j *judge) assemble(l *leaf) *problem {
+	data := j.fact.data
+	j.fact = fact{}
+	rest, err := scan(data)
 	switch {
-	case len(f.data) <= maxData:
-		return &problem{"size of the data in parts", fmt.Sprint(len(f.data)), fmt.Sprintf("more than %d, or one leaf", maxData)}
+	case len(data) <= maxData:
+		return &problem{"size of the data in parts", fmt.Sprint(len(data)), fmt.Sprintf("more than %d, or one leaf", maxData)}
 	case err != nil:
 		return &problem{"form of the data", err.Error(), "JSON as the log has it"}
-	case len(rest) > 0 || f.data[0] != '{':
-		return &problem{"data", quote(f.data), "an object, and nothing behind it"}
+	case len(rest) > 0 || data[0] != '{':
+		return &problem{"data", quote(data), "an object, and nothing behind it"}
 	}
-	l.data = f.data
-	*f = fact{index: f.index}
+	l.data = data
 	return nil
 }
 
@@ -160,7 +163,7 @@ func (j *judge) begin(t topic) subject {
 	case auctions:
 		return &auction{counts: &j.counts}
 	case multidraws:
-		return &multidraw{operation: operation{id: t.subject()}, counts: &j.counts}
+		return &drawing{operation: operation{id: t.subject()}, counts: &j.counts}
 	}
 	return &ledgers{counts: &j.counts}
 }

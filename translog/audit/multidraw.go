@@ -13,15 +13,15 @@ const (
 	maxOptions = 10_000
 )
 
-// multidraw plays the two leaves of one multi-draw.
-type multidraw struct {
+// drawing plays the two leaves of one multi-draw.
+type drawing struct {
 	operation
 
 	made   bool
 	counts *Counts
 }
 
-func (m *multidraw) apply(l *leaf) (over bool, p *problem) {
+func (m *drawing) apply(l *leaf) (over bool, p *problem) {
 	o := newObject(l.data)
 	want := multidrawMade
 	if m.made {
@@ -40,7 +40,7 @@ func (m *multidraw) apply(l *leaf) (over bool, p *problem) {
 	return true, o.problem()
 }
 
-func (m *multidraw) committed(o object) {
+func (m *drawing) committed(o object) {
 	m.count = o.integer("count", 1, maxDraws)
 	m.every = o.integer("every", 1, maxDraws)
 	m.commitment = [sha256.Size]byte(o.hex("commitment", sha256.Size, 0))
@@ -81,7 +81,7 @@ func (m *multidraw) committed(o object) {
 	}
 }
 
-func (m *multidraw) ended(o object) {
+func (m *drawing) ended(o object) {
 	status := o.str("status")
 	completed := o.integer("completed", 0, m.count)
 	digest := hex.EncodeToString(o.hex("digest", sha256.Size, 0))
