@@ -76,6 +76,9 @@ func New(o Options) (*Auditor, error) {
 	a.options.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	a.options.Interval = cmp.Or(o.Interval, DefaultInterval)
 	a.options.Patience = cmp.Or(o.Patience, DefaultPatience)
+	if a.options.Timeout < 0 || a.options.Interval < 0 || a.options.Patience < 0 {
+		return nil, errors.New("timeout, interval and patience can't be negative")
+	}
 	var err error
 	if a.key, err = note.NewVerifier(o.Key); err != nil {
 		return nil, fmt.Errorf("%q is not a log's key, which is name+hash+key: %w", o.Key, err)
