@@ -321,8 +321,16 @@ func TestWitnesses(t *testing.T) {
 		t.Errorf("%+v, %v", r.Witnesses, r.Finding)
 	}
 	for _, o := range []audit.Options{
-		{Witnesses: []string{one, one}}, {Witnesses: []string{l.Key()}}, {Witnesses: []string{strings.Replace(one, "one", "eno", 1)}}, {Witnesses: []string{"x"}},
-		{Witnesses: []string{one}, Quorum: 2}, {Quorum: -1}, {Chains: []string{"AB"}}, {URL: "tickets.example.com"}, {URL: "http://a?b"}, {Key: "x"},
+		{Witnesses: []string{one, one}},
+		{Witnesses: []string{l.Key()}},
+		{Witnesses: []string{strings.Replace(one, "one", "eno", 1)}},
+		{Witnesses: []string{"x"}},
+		{Witnesses: []string{one}, Quorum: 2},
+		{Quorum: -1},
+		{Chains: []string{"AB"}},
+		{URL: "tickets.example.com"},
+		{URL: "http://a?b"},
+		{Key: "x"},
 	} {
 		if o.URL == "" {
 			o.URL = url
