@@ -45,7 +45,6 @@ func newRoot() *cobra.Command {
 		verbs []*cobra.Command
 	}{
 		{"Run a server, or a witness:", []*cobra.Command{newDemo(), newServe(), newWitness()}},
-		{"Run a server, or a witness:", []*cobra.Command{newDemo(), newServe(), newWitness()}},
 		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newIntegrity(), newVerify(), newAudit()}},
 		{"Work with a server:", []*cobra.Command{newKeys(), newLog(), newMCP(), newMultidraw(), newSagas(), newMigrate()}},
 	} {
