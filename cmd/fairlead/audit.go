@@ -40,7 +40,7 @@ func newAudit() *cobra.Command {
 			"  fairlead audit https://tickets.example.com --key \"$LOG_KEY\" --witness \"$WITNESS_1\" --witness \"$WITNESS_2\" --witness-quorum 1 --json",
 		Args: one("the address of a server, or of its log"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.Key == "" {
+			if o.Key = strings.TrimSpace(o.Key); o.Key == "" {
 				return fmt.Errorf("--key is missing: give the log's verifier key, as its operator has published it; the server says it at %s/log/key", strings.TrimSuffix(strings.TrimRight(args[0], "/"), "/log"))
 			}
 			o.URL = args[0]

@@ -67,7 +67,8 @@ type Auditor struct {
 	witnesses []*witness
 	tiles     *fetcher
 	judge     *judge
-	seen      *head // the newest checkpoint that the log was found to have grown to
+	seen      *head    // the newest checkpoint that the log was found to have grown to
+	finding   *Finding // about a leaf: behind it, nothing can be judged
 }
 
 // New returns an error where the options can't be used, or the state file is not one of this log.
@@ -114,7 +115,7 @@ func New(o Options) (*Auditor, error) {
 func (a *Auditor) Close() { a.tiles.close() }
 
 // Run judges the log up to its newest checkpoint: all leaves, or those behind the last good run of the same Auditor. What does not
-// follow is in the report. The error is for what can't be read: a [*ReadError], [ErrNotTheLog], or that of the context or the state
+// follow is in the report, and in that of every further run. The error is for what can't be read: a [*ReadError], [ErrNotTheLog], or that of the context or the state
 // file.
 func (a *Auditor) Run(ctx context.Context) (*Report, error) {
 	return a.look(ctx, true)
@@ -174,13 +175,14 @@ func (a *Auditor) step(ctx context.Context, h *head, r *Report) error {
 		return nil
 	}
 	a.seen = h
-	f, err = a.leaves(ctx, h.Tree)
-	r.Counts = a.judge.tally()
-	if err != nil {
-		return err
+	if a.finding == nil {
+		if a.finding, err = a.leaves(ctx, h.Tree); err != nil {
+			return err
+		}
 	}
-	if f != nil {
-		r.found(f)
+	r.Counts = a.judge.tally()
+	if a.finding != nil {
+		r.found(a.finding)
 		return nil
 	}
 	r.Consistent = true
@@ -236,6 +238,9 @@ func (a *Auditor) leaves(ctx context.Context, tree tlog.Tree) (*Finding, error) 
 		for i := range b.entries {
 			if f := a.judge.next(&b.entries[i].leaf, b.entries[i].problem); f != nil {
 				return f, nil
+			}
+			if ctx.Err() != nil { // A leaf may take a second: a multi-draw does.
+				return nil, ctx.Err()
 			}
 		}
 		if b.err != nil || b.finding != nil {

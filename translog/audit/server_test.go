@@ -100,6 +100,30 @@ func TestResignedTree(t *testing.T) {
 	}
 }
 
+// TestFindingStays runs an auditor on behind what it has found.
+func TestFindingStays(t *testing.T) {
+	t.Parallel()
+	leaves := long()
+	l := audittest.NewLog(origin)
+	l.Append(leaves[:10]...)
+	l.Append(leaves[9])
+	l.Publish()
+	state := filepath.Join(t.TempDir(), "state")
+	a := auditor(t, l, audit.Options{State: state})
+	for range 2 {
+		r, err := a.Run(t.Context())
+		testwait.Must(t, err)
+		if r.Finding == nil || r.Finding.Index != 10 || r.Consistent {
+			t.Fatal(r.Finding)
+		}
+		l.Append(leaves[10])
+		l.Publish()
+	}
+	if _, err := os.Stat(state); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a state was written: %v", err)
+	}
+}
+
 // TestStateFile cheats against what an earlier run has seen.
 func TestStateFile(t *testing.T) {
 	t.Parallel()
