@@ -93,7 +93,7 @@ func readRules(o object) replay.Rules {
 	rules := replay.Rules{
 		Seller: o.alias("seller"), MinBid: o.amount("min_bid", 1), MinIncrement: o.amount("min_increment", 1),
 		Window: duration(o, "window", 0), Extension: duration(o, "extension", 0), MaxExtensions: o.number("max_extensions", 0),
-		Cooldown: duration(o, "cooldown", 0), UniqueAmounts: o.boolean("unique_amounts"), FundsUnknown: true,
+		Cooldown: duration(o, "cooldown", 0), UniqueAmounts: o.boolean("unique_amounts"), FundsUnknown: true, OutbidOptional: true,
 	}
 	for i, round := range o.objects("rounds") {
 		rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: round.number("winners", 1), Duration: duration(round, "duration", 1)})
@@ -136,17 +136,10 @@ func readEvent(o object, e *replay.Event) {
 	}
 }
 
+// readBid reads a bid. Whose bid lost its place by it follows, and is in no leaf.
 func readBid(o object) *replay.Bid {
-	b := &replay.Bid{
+	return &replay.Bid{
 		Account: o.alias("account"), Amount: o.amount("amount", 1), PreviousAmount: o.amount("previous_amount", 0),
-		Round: o.number("round", 1), Rank: o.number("rank", 1), Outbid: &[]replay.Outbid{},
+		Round: o.number("round", 1), Rank: o.number("rank", 1),
 	}
-	for _, item := range o.objects("outbid") {
-		*b.Outbid = append(*b.Outbid, replay.Outbid{Account: item.alias("account"), Amount: item.amount("amount", 1), Rank: item.number("rank", 1)})
-	}
-	if o.has("min_winning_bid") {
-		floor := o.integer("min_winning_bid", 1, maxAmount+1)
-		b.MinWinning = &floor
-	}
-	return b
 }

@@ -188,7 +188,12 @@ func (r *auctionRun) commit(ops []auction.Op) {
 		r.accounts[name] = account
 	}
 	for _, e := range r.state.Events {
-		r.log.add(string(e.Type), e.At, encode(e.Data))
+		data := e.Data
+		if bid, ok := data.(auction.BidPlacedData); ok {
+			bid.Outbid, bid.Floor = nil, 0 // It follows, and is in no leaf.
+			data = bid
+		}
+		r.log.add(string(e.Type), e.At, encode(data))
 		if last := r.log.leaves[len(r.log.leaves)-1]; last.Seq != e.Seq {
 			panic(fmt.Sprintf("event %d became leaf %d", e.Seq, last.Seq))
 		}
