@@ -61,7 +61,7 @@ type Witness struct {
 	keyLock *os.File // nil without a file of the key
 	lock    *os.File
 	waiting atomic.Int64
-	turn    chan struct{}         // has one token, which is taken to decide and write; closed never
+	turn    chan struct{}         // has one token, which is taken to decide and write
 	state   atomic.Pointer[state] // replaced by who has the token
 	stopped atomic.Pointer[error] // why it cosigns no more
 }
@@ -112,7 +112,7 @@ func (w *Witness) open(o Options) error {
 	}
 	// The file itself, and not a link to it: another process may come by another name.
 	file, err := filepath.EvalSymlinks(o.StateFile)
-	if errors.Is(err, os.ErrNotExist) {
+	if _, there := os.Lstat(o.StateFile); errors.Is(there, os.ErrNotExist) { // A link to nothing is no new witness.
 		file, err = filepath.EvalSymlinks(filepath.Dir(o.StateFile))
 		file = filepath.Join(file, filepath.Base(o.StateFile))
 	}
@@ -164,6 +164,9 @@ func (w *Witness) serveAdd(rw http.ResponseWriter, r *http.Request) {
 	if no, ok := errors.AsType[*refusal](err); ok {
 		w.refuse(rw, r, no)
 		return
+	}
+	if err != nil && r.Context().Err() != nil {
+		return // The client went while it waited.
 	}
 	if err != nil {
 		w.logger.ErrorContext(r.Context(), "checkpoint not cosigned", "error", err)

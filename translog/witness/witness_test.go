@@ -413,6 +413,11 @@ func TestRemovedLock(t *testing.T) {
 		t.Errorf("a link to a state in use: %v", err)
 	}
 	other.close()
+	testwait.Must(t, os.Rename(p.state, p.state+".away"))
+	if _, err := witness.New(link.options(t, left)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a link to nothing: %v", err)
+	}
+	testwait.Must(t, os.Rename(p.state+".away", p.state))
 	link.start(t, left).want(http.StatusOK, left.request(9, 9))
 }
 
