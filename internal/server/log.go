@@ -28,8 +28,8 @@ type PublicLog interface {
 
 // How long others may keep what they have read: tiles never change, and a checkpoint soon does.
 const (
-	forEver     = "public, max-age=31536000, immutable"
-	checkpointP = 100 * time.Millisecond
+	forEver       = "public, max-age=31536000, immutable"
+	checkpointFor = 100 * time.Millisecond
 )
 
 func (s *Server) logRoutes() []route {
@@ -65,7 +65,7 @@ func (s *Server) logRoutes() []route {
 
 // published reads the log's state, remembered for a moment.
 func (s *Server) published(ctx context.Context) (p logkeeper.Published, err error) {
-	key := "log " + strconv.FormatInt(time.Now().UnixMilli()/checkpointP.Milliseconds(), 10)
+	key := "log " + strconv.FormatInt(time.Now().UnixMilli()/checkpointFor.Milliseconds(), 10)
 	text, err := s.pages.read(ctx, key, func(ctx context.Context) ([]byte, int64, error) {
 		p, err := s.Log.Published(ctx)
 		if err != nil {
@@ -94,7 +94,6 @@ func (s *Server) logCheckpoint(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Cache-Control", "no-cache")
 	writeText(w, p.Checkpoint)
 	return nil
 }
@@ -113,7 +112,8 @@ func (s *Server) logKey(w http.ResponseWriter, r *http.Request) error {
 
 func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(text)) // The client went away.
+	w.Header().Set("Cache-Control", "no-cache") // Whoever keeps it asks whether there is a newer one.
+	_, _ = w.Write([]byte(text))                // The client went away.
 }
 
 // logTile serves a tile or a bundle, of what is under the published checkpoint.
