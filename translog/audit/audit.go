@@ -183,7 +183,7 @@ func (a *Auditor) step(ctx context.Context, h *head, r *Report) error {
 	r.Counts = a.judge.tally()
 	if a.finding != nil {
 		r.found(a.finding)
-		return nil
+		return nil //nolint:nilerr // It is in the report.
 	}
 	r.Consistent = true
 	if a.options.State != "" {
@@ -262,7 +262,7 @@ func (a *Auditor) Watch(ctx context.Context, each func(*Report), warn func(error
 	for {
 		r, err := a.look(ctx, last == nil)
 		if ctx.Err() != nil {
-			return last, nil
+			return last, nil //nolint:nilerr // The caller has ended it.
 		}
 		switch {
 		case err != nil:

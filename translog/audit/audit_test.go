@@ -19,9 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const origin = "fairlead.test/log"
 
 // player makes histories that are the same each time for a seed.
-func player(t testing.TB) *audittest.Player {
-	t.Helper()
-	rng, _ := testwait.Rand(t)
+func player(tb testing.TB) *audittest.Player {
+	tb.Helper()
+	rng, _ := testwait.Rand(tb)
 	return &audittest.Player{Rand: rng}
 }
 
@@ -29,10 +29,10 @@ func player(t testing.TB) *audittest.Player {
 func fixed() *audittest.Player { return &audittest.Player{Rand: rand.New(rand.NewPCG(7, 7))} }
 
 // serve serves a log until the test ends, and returns its address.
-func serve(t testing.TB, l *audittest.Log) string {
-	t.Helper()
+func serve(tb testing.TB, l *audittest.Log) string {
+	tb.Helper()
 	server := httptest.NewServer(l)
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
 	})
@@ -48,23 +48,23 @@ func published(leaves ...audittest.Leaf) *audittest.Log {
 }
 
 // auditor is one of the log; the options may have more.
-func auditor(t testing.TB, l *audittest.Log, o audit.Options) *audit.Auditor {
-	t.Helper()
+func auditor(tb testing.TB, l *audittest.Log, o audit.Options) *audit.Auditor {
+	tb.Helper()
 	if o.URL == "" {
-		o.URL = serve(t, l)
+		o.URL = serve(tb, l)
 	}
 	o.Key = l.Key()
 	a, err := audit.New(o)
-	testwait.Must(t, err)
-	t.Cleanup(a.Close)
+	testwait.Must(tb, err)
+	tb.Cleanup(a.Close)
 	return a
 }
 
 // judged is what one run finds.
-func judged(t testing.TB, l *audittest.Log, o audit.Options) *audit.Report {
-	t.Helper()
-	r, err := auditor(t, l, o).Run(t.Context())
-	testwait.Must(t, err)
+func judged(tb testing.TB, l *audittest.Log, o audit.Options) *audit.Report {
+	tb.Helper()
+	r, err := auditor(tb, l, o).Run(tb.Context())
+	testwait.Must(tb, err)
 	return r
 }
 

@@ -33,6 +33,7 @@ func BenchmarkMillion(b *testing.B) {
 	l := million(fixed(), 1_000_000)
 	url := serve(b, l)
 	run := func(b *testing.B, progress func(int64, int64)) {
+		b.Helper()
 		for b.Loop() {
 			r, err := auditor(b, l, audit.Options{URL: url, Progress: progress}).Run(b.Context())
 			testwait.Must(b, err)

@@ -117,9 +117,9 @@ func draw(seed [sha256.Size]byte, sizes []int, prizes []prize) [][]uint32 {
 		if p.layer > 0 {
 			from, eligible = firsts[p.layer-1], sizes[p.layer-1]
 		}
-		winners[i] = choose.sample(newStream(seed[:], uint64(i)), eligible, p.quantity) //nolint:gosec // Not negative.
+		winners[i] = choose.sample(newStream(seed[:], uint64(i)), eligible, p.quantity)
 		for k := range winners[i] {
-			winners[i][k] += uint32(from) //nolint:gosec // At most a million.
+			winners[i][k] += uint32(from)
 		}
 	}
 	return winners

@@ -33,8 +33,7 @@ var ErrNotTheLog = errors.New("not a checkpoint of this log")
 func openHead(text []byte, key note.Verifier) (*head, error) {
 	n, err := note.Open(text, note.VerifierList(key))
 	if err != nil {
-		var unverified *note.UnverifiedNoteError
-		if errors.As(err, &unverified) {
+		if _, ok := errors.AsType[*note.UnverifiedNoteError](err); ok {
 			return nil, fmt.Errorf("%w: the key %s+%08x has not signed it: is --key that of this log?", ErrNotTheLog, key.Name(), key.KeyHash())
 		}
 		return nil, fmt.Errorf("%w: %w", ErrNotTheLog, err)
@@ -124,7 +123,7 @@ func readState(file string, key note.Verifier) (*head, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // No state is no error.
 	}
-	text, err := os.ReadFile(file) //nolint:gosec // The user names it.
+	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // This is the first run.
 	}

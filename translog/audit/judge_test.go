@@ -215,12 +215,12 @@ func hand() []audittest.Leaf {
 	return leaves
 }
 
-func replaced(leaves []audittest.Leaf, i int, old, new string) []audittest.Leaf {
+func replaced(leaves []audittest.Leaf, i int, before, after string) []audittest.Leaf {
 	leaves = slices.Clone(leaves)
-	if !strings.Contains(leaves[i].Data, old) {
+	if !strings.Contains(leaves[i].Data, before) {
 		panic("nothing to replace: " + leaves[i].Data)
 	}
-	leaves[i].Data = strings.Replace(leaves[i].Data, old, new, 1)
+	leaves[i].Data = strings.Replace(leaves[i].Data, before, after, 1)
 	return leaves
 }
 
@@ -348,9 +348,9 @@ func TestParts(t *testing.T) {
 	if j, f := judgeAll(parts[:2]...); f != nil || j.tally().Unfinished != 1 {
 		t.Errorf("%v, %+v", f, j.tally())
 	}
-	changed := func(i int, old, new string) [][]byte {
+	changed := func(i int, before, after string) [][]byte {
 		all := slices.Clone(parts)
-		all[i] = bytes.Replace(all[i], []byte(old), []byte(new), 1)
+		all[i] = bytes.Replace(all[i], []byte(before), []byte(after), 1)
 		return all
 	}
 	whole := leaves[0]

@@ -102,11 +102,11 @@ const headSize = len(`{"type":"","topic":"","seq":0,"at":"2006-01-02T15:04:05.00
 // be read.
 func parseLeaf(entry []byte) (l leaf, p *problem) {
 	l.seq = -1
-	bad := func(what, expected string) (leaf, *problem) {
-		return l, &problem{what, quote(entry), expected}
+	bad := func(expected string) (leaf, *problem) {
+		return l, &problem{"form of the leaf", quote(entry), expected}
 	}
 	if len(entry) < headSize {
-		return bad("form of the leaf", "an object with type, topic, seq, at and data, in this order")
+		return bad("an object with type, topic, seq, at and data, in this order")
 	}
 	r := cutter{rest: entry}
 	kind := r.str(`{"type":`)
@@ -114,7 +114,7 @@ func parseLeaf(entry []byte) (l leaf, p *problem) {
 	seq := r.number(`,"seq":`)
 	at := r.str(`,"at":`)
 	if r.failed {
-		return bad("form of the leaf", "an object with type, topic, seq, at and data, in this order")
+		return bad("an object with type, topic, seq, at and data, in this order")
 	}
 	var ok bool
 	if l.kind, ok = knownType(kind); !ok {
@@ -133,7 +133,7 @@ func parseLeaf(entry []byte) (l leaf, p *problem) {
 		case err != nil:
 			return l, &problem{"form of the data", err.Error(), "JSON as the log has it"}
 		case string(end) != "}":
-			return bad("form of the leaf", "nothing behind the data")
+			return bad("nothing behind the data")
 		case rest[0] != '{':
 			return l, &problem{"data", quote(rest), "an object"}
 		case len(rest)-1 > maxData:
@@ -146,7 +146,7 @@ func parseLeaf(entry []byte) (l leaf, p *problem) {
 	l.parts = r.number(`,"parts":`)
 	text := r.quoted(`,"text":`)
 	if r.failed || string(r.rest) != "}" {
-		return bad("form of the leaf", "data, or part, parts and text, behind the time")
+		return bad("data, or part, parts and text, behind the time")
 	}
 	l.text = decoded(text)
 	return l, first(
@@ -225,8 +225,8 @@ func parseTime(s []byte) (time.Time, bool) {
 			v[i] = v[i]*10 + int(c-'0')
 		}
 	}
-	for i, c := range layout {
-		if (c < '0' || c > '9') && s[i] != byte(c) {
+	for i := range len(layout) {
+		if c := layout[i]; (c < '0' || c > '9') && s[i] != c {
 			return time.Time{}, false
 		}
 	}

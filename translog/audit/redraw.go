@@ -117,9 +117,9 @@ func (o *operation) digest(seed []byte) [sha256.Size]byte {
 			value = uint64(sort.Search(len(upTo), func(p int) bool { return upTo[p] > value })) //nolint:gosec // Not negative.
 		}
 		for shift := 8 * (size - 1); shift >= 0; shift -= 8 {
-			saved = append(saved, byte(value>>shift))
+			saved = append(saved, byte(value>>shift)) //nolint:gosec // The last eight bits.
 		}
-		done := int64(i) + 1 //nolint:gosec // At most twenty million.
+		done := int64(i) + 1
 		checkpoint := done%o.every == 0 || done == o.count
 		if checkpoint || len(saved) > pageBytes-8 {
 			hashed.Write(saved)

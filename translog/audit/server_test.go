@@ -68,13 +68,13 @@ func TestResignedTree(t *testing.T) {
 	bid, winners := indexOf(leaves, "bid.placed", 300), indexOf(leaves, "round.completed", 3)
 	drawn, closing, extended := indexOf(leaves, "campaign.drawn", 2), indexOf(leaves, "books.closed", 5), indexOf(leaves, "round.extended", 1)
 	ended := indexOf(leaves, "multidraw.ended", 1)
-	edit := func(i int, old, new string) func() []audittest.Leaf {
+	edit := func(i int, before, after string) func() []audittest.Leaf {
 		return func() []audittest.Leaf {
 			all := slices.Clone(leaves)
-			if !strings.Contains(all[i].Data, old) {
+			if !strings.Contains(all[i].Data, before) {
 				panic("nothing to replace in " + all[i].Data)
 			}
-			all[i].Data = strings.Replace(all[i].Data, old, new, 1)
+			all[i].Data = strings.Replace(all[i].Data, before, after, 1)
 			return all
 		}
 	}

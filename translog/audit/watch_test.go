@@ -193,7 +193,7 @@ func TestWatchEnds(t *testing.T) {
 		w := watch(t, l, audit.Options{Patience: time.Hour})
 		w.report(t)
 		answer(l, "/checkpoint", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(old) })
-		wait(t, "a warning", w.warned)
+		_ = wait(t, "a warning", w.warned)
 		l.Answer(nil)
 		l.Append(leaves[9])
 		l.Publish()
@@ -205,7 +205,7 @@ func TestWatchEnds(t *testing.T) {
 		t.Parallel()
 		l := published(leaves[:8]...)
 		w := watch(t, l, audit.Options{Witnesses: []string{l.NewWitness("late.test")}, Quorum: 1, Patience: time.Hour})
-		wait(t, "a warning", w.warned)
+		_ = wait(t, "a warning", w.warned)
 		l.Publish()
 		if r := w.report(t); !r.Consistent || r.Witnesses[0].At == nil {
 			t.Errorf("%+v", r)

@@ -41,7 +41,7 @@ func (p *Player) id() (id uuid.UUID) {
 func (p *Player) bytes(n int) string {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(p.Rand.Uint32())
+		b[i] = byte(p.Rand.UintN(256)) //nolint:gosec // It fits.
 	}
 	return hex.EncodeToString(b)
 }
@@ -133,7 +133,7 @@ func (p *Player) Auction(start time.Time, shape AuctionShape) []Leaf {
 		if shape.Cancel && tried > shape.Bids/2 {
 			r.commit([]auction.Op{auction.Cancel{}})
 		}
-		if round := r.state.Auction.Open(); round != nil && !r.now.Before(*round.EndsAt) && !(shape.Open && round.Number == shape.Rounds) {
+		if round := r.state.Auction.Open(); round != nil && !r.now.Before(*round.EndsAt) && (!shape.Open || round.Number < shape.Rounds) {
 			r.commit([]auction.Op{auction.CloseRound{Round: round.Number, Term: 1}})
 		}
 	}
