@@ -234,10 +234,11 @@ class Auction(Topic):
 
     def cancel(self, leaf, data):
         self.ended = True
+        for got, r in zip(data["rounds"], self.rounds):
+            if "cancelled" in got:
+                demand(got.pop("cancelled") == (r["status"] != "completed"), "round %d does not say rightly whether it was cancelled" % r["round"])
         if self.current:
             self.current["status"] = "completed"
-        for r in data["rounds"]:
-            r.pop("cancelled", None)
         self.same(data, {"rounds": self.rounds})
 
     def order(self):
