@@ -174,7 +174,7 @@ EVENTS = {
     "auction.started": {"rounds": ROUNDS}, "auction.completed": {"rounds": ROUNDS}, "auction.cancelled": {"rounds": ROUNDS},
     "bid.placed": {
         "account": ALIAS, "amount": AMOUNT, "previous_amount": number(), "round": number(1), "rank": number(1),
-        "outbid": list_of(object_of({"account": ALIAS, "amount": AMOUNT, "rank": number(1)}), 0, 1),
+        "outbid": optional(list_of(object_of({"account": ALIAS, "amount": AMOUNT, "rank": number(1)}), 0, 1)),
         "min_winning_bid": optional(AMOUNT),
     },
     "round.extended": {"round": number(1), "ends_at": micros, "extensions": number(1)},
@@ -211,7 +211,9 @@ class Auction(Topic):
             self.same(data, right)
             self.ended = leaf.type == "auction.completed"
             return
-        decide = {"auction.started": self.start, "auction.cancelled": self.cancel, "bid.placed": self.bid, "round.completed": self.close}
+        decide = {
+            "auction.started": self.start, "auction.cancelled": self.cancel, "bid.placed": self.bid, "round.completed": self.close,
+        }
         demand(leaf.type in decide, "nothing before has led to it")
         decide[leaf.type](leaf, data)
 
@@ -266,6 +268,8 @@ class Auction(Topic):
             if who not in ranked[:places]:
                 right["outbid"] = [{"account": who, "amount": self.standing[who][0], "rank": ranked.index(who) + 1}]
                 right["min_winning_bid"] = -new[places - 1][0] + 1
+        if "outbid" not in data:  # It follows from the leaves before; a leaf need not have it.
+            del right["outbid"], right["min_winning_bid"]
         self.same(data, right)
         if r["ends_at"] - leaf.micros <= made["window"] and made["extension"] and r["extensions"] < made["max_extensions"]:
             r["extensions"] += 1
