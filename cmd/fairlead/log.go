@@ -78,6 +78,9 @@ func newLogRenew() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.renewLog(cmd, origin) },
 	}
 	t.bindDatabase(cmd)
+	// The directory gets the key, whatever has the database: both may be given.
+	data := cmd.Flags().Lookup("data")
+	data.Usage, data.Annotations = "data directory of a server, which gets the new key; without --database-url its private PostgreSQL, which must run, has the log", nil
 	cmd.Flags().StringVar(&origin, "origin", "", "the new origin, which was never used before: a domain and a path of yours; some digits of the key when empty")
 	return cmd
 }
