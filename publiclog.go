@@ -46,7 +46,7 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 	s.onClose(store.Shutdown)
 	observer := telemetry.NewLog(registry)
 	o := logkeeper.PublisherOptions{
-		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(LogSignedFile(s.o.Data)), Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
+		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(LogSignedFile(s.o.Data)), Lost: s.db.HistoryLost, Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
 	}
 	if len(s.o.Witnesses) > 0 {
 		asked, err := s.o.witnesses()

@@ -57,8 +57,9 @@ type PublisherOptions struct {
 	Tiles     TileSource
 	Key       Signer
 	Guard     *Guard
-	Witnesses Witnesses // nil: nobody is asked
-	Quorum    int       // a checkpoint is published once so many witnesses have cosigned it
+	Witnesses Witnesses   // nil: nobody is asked
+	Lost      func() bool // whether the database has lost commits, and no operator has accepted it; nil: nobody looks
+	Quorum    int         // a checkpoint is published once so many witnesses have cosigned it
 	Observer  Observer
 	Logger    *slog.Logger
 }
@@ -177,6 +178,9 @@ func (p *Publisher) mayGoOn(ctx context.Context, term int64, state *State) error
 	return err
 }
 
+// errLost is why nothing is signed for now where commits are lost: leaves that others have seen may be among them.
+var errLost = errors.New("the database has lost commits, and no operator has accepted it: see fairlead doctor")
+
 // errForked is returned where the log is not what was signed.
 var errForked = errors.New("the log is not the one that was signed")
 
@@ -207,6 +211,9 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 		if last, err := TreeOf(published, p.o.Key.Verifier()); err == nil && last == tree {
 			return published, true, nil
 		}
+	}
+	if p.o.Lost != nil && p.o.Lost() {
+		return published, false, errLost
 	}
 	began := time.Now()
 	checkpoint, err := p.o.Key.Sign(tree)

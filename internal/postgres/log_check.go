@@ -37,7 +37,7 @@ const (
 // CheckLog compares the public log with the tables: every fact of every topic that is there must make the very leaf that is in the log.
 // It begins with the newest topics, and ends after a time where limit is not 0. Events that are not kept any more can't be compared.
 func (db *DB) CheckLog(ctx context.Context, limit time.Duration) (c LogCheck, err error) {
-	l := &Log{db: db, lottery: NewLottery(db), auctions: NewAuctions(db), draws: NewMultidraws(db), events: &Events{db: db}}
+	l := &Log{db: db, lottery: NewLottery(db), auctions: NewAuctions(db), draws: NewMultidraws(db)}
 	r := NewLogReader(db)
 	state, err := r.Published(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (l *Log) compare(ctx context.Context, r *LogReader, n logkeeper.News, secre
 		}
 		var want [][]byte
 		for _, f := range found[0] {
-			data, err := f.Data(nil, name)
+			data, err := f.AppendData(nil, name)
 			if err != nil {
 				return "", err
 			}

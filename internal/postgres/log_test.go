@@ -195,7 +195,7 @@ func TestLogHasAllFacts(t *testing.T) {
 	secret, err := (&Log{db: v.db}).Secret(t.Context())
 	testwait.Check(t, err)
 	bid, ben := string(topics["auction:"+lotID.String()][3].Data), alias.In("auction:"+lotID.String(), secret).Of("ben").Name
-	if want := `{"account":"` + ben + `","amount":10,"previous_amount":0,"round":1,"rank":1,"outbid":[]}`; bid != want {
+	if want := `{"account":"` + ben + `","amount":10,"previous_amount":0,"round":1,"rank":1}`; bid != want {
 		t.Errorf("the bid is %s, not %s", bid, want)
 	}
 	for topic, facts := range topics {
@@ -458,7 +458,6 @@ func TestClosingsGoOn(t *testing.T) {
 	testwait.Check(t, err)
 	closeAt("[{EUR 206 0 205 0}]")
 }
-
 
 // TestCheckLog compares a log with its tables, whole and after each kind of change by hand.
 func TestCheckLog(t *testing.T) {
