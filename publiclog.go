@@ -58,11 +58,16 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 			return wrong("Witnesses", "%w", err)
 		}
 		s.onClose(func(context.Context) error { collector.Close(); return nil })
-		o.Witnesses = logWitnesses{collector}
+		o.Witnesses = logWitnesses{collector, len(asked)}
 	}
 	publisher := logkeeper.NewPublisher(o)
-	s.keeper = logkeeper.New(logkeeper.Options{Store: store, Publisher: publisher, Observer: observer, Logger: s.logger})
-	observer.Observe(s.keeper.Leads, func() bool { return publisher.Refused() != "" })
+	s.keeper = logkeeper.New(logkeeper.Options{Store: store, Publisher: publisher, Observer: observer, Logger: s.logger, CloseEvery: s.o.CloseBooksEvery})
+	observer.Observe(func() telemetry.LogState {
+		if !s.keeper.Leads() {
+			return telemetry.LogState{} // What the publisher knows is of its last term.
+		}
+		return telemetry.LogState{Leading: true, Refused: publisher.Refused() != "", MissingWitnesses: publisher.Missing()}
+	})
 	s.keeping, err = lock.NewElection(locker, logLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
 	return err
 }
@@ -83,7 +88,14 @@ func (o Options) witnesses() (asked []witness.Remote, err error) {
 }
 
 // logWitnesses asks the witnesses for the keeper of the log.
-type logWitnesses struct{ *witness.Collector }
+type logWitnesses struct {
+	*witness.Collector
+
+	count int
+}
+
+// Count implements [logkeeper.Witnesses].
+func (w logWitnesses) Count() int { return w.count }
 
 // Cosign implements [logkeeper.Witnesses]. A witness that claims to have seen more is believed where it shows what the log's own key has
 // signed; otherwise it is one that is missing.

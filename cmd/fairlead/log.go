@@ -69,14 +69,18 @@ func newLogRenew() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "renew", Short: "Begin to sign the log with a new key, under a new origin",
 		Long: "Begin to sign the log with a new key, under a new origin: after a loss of the key, or after a restore from an older copy, since what\n" +
-			"was lost was signed with the old key and must not be signed otherwise. All leaves that are there stay. Stop the servers first, and start\n" +
-			"them with the new log.key in their data directories. Auditors and witnesses need the new verifier key, which is printed: tell them why.",
+			"was lost was signed with the old key and must not be signed otherwise. All leaves that are there stay. Stop the servers first, but for\n" +
+			"one with a private PostgreSQL, and start them with the new log.key in their data directories. Auditors and witnesses need the new\n" +
+			"verifier key, which is printed: tell them why.",
 		Example: "  fairlead log renew --data fairlead-data --origin shop.example/log2\n" +
 			"  fairlead log renew --data fairlead-data --database-url postgres://db.internal/fairlead",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.renewLog(cmd, origin) },
 	}
 	t.bindDatabase(cmd)
+	// The directory gets the key, whatever has the database: both may be given.
+	data := cmd.Flags().Lookup("data")
+	data.Usage, data.Annotations = "data directory of a server, which gets the new key; without --database-url its private PostgreSQL, which must run, has the log", nil
 	cmd.Flags().StringVar(&origin, "origin", "", "the new origin, which was never used before: a domain and a path of yours; some digits of the key when empty")
 	return cmd
 }

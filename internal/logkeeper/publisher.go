@@ -33,6 +33,8 @@ type Signer interface {
 
 // Witnesses ask for cosignatures.
 type Witnesses interface {
+	// Count is how many there are.
+	Count() int
 	// Cosign asks all of them, and returns the checkpoint with the cosignatures that came in time. The error says which are missing; it is
 	// an [AheadError] where a witness proves that the key has signed more than the tree, or another one.
 	Cosign(ctx context.Context, checkpoint string, hashes tlog.HashReader) (cosigned string, by []translog.Cosignature, err error)
@@ -66,6 +68,7 @@ type PublisherOptions struct {
 type Publisher struct {
 	o       PublisherOptions
 	refused atomic.Pointer[string]
+	missing atomic.Int64
 }
 
 // NewPublisher returns a publisher. A [Keeper] makes it work.
@@ -87,6 +90,9 @@ func (p *Publisher) Refused() string {
 	}
 	return ""
 }
+
+// Missing is how many witnesses are asked and have not cosigned the checkpoint that this process signed last.
+func (p *Publisher) Missing() int { return int(p.missing.Load()) }
 
 // errOtherKey is why nothing is signed where the log has another key.
 var errOtherKey = errors.New("the log is signed with another key than this server's: give all servers the same key, or begin a new one by fairlead log renew")
@@ -229,6 +235,7 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 			all = false
 			p.o.Logger.WarnContext(ctx, "not all witnesses have cosigned the log's checkpoint", "size", tree.N, "cosigned", len(by), "error", missing)
 		}
+		p.missing.Store(int64(p.o.Witnesses.Count() - len(by)))
 		crashpoint.Hit(crashpoint.LogSeen)
 	}
 	count := len(by)
