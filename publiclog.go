@@ -86,6 +86,14 @@ func (o Options) witnesses() (asked []witness.Remote, err error) {
 // logWitnesses asks the witnesses for the keeper of the log.
 type logWitnesses struct{ *witness.Collector }
 
+// Latest implements [logkeeper.Witnesses].
+func (w logWitnesses) Latest(ctx context.Context) (seen []logkeeper.Witnessed) {
+	for key, c := range w.Collector.Latest(ctx) {
+		seen = append(seen, logkeeper.Witnessed{Who: "the witness " + witness.Remote{Key: key}.Name(), Tree: c.Tree})
+	}
+	return seen
+}
+
 // Cosign implements [logkeeper.Witnesses]. A witness that claims to have seen more is believed where it shows what the log's own key has
 // signed; otherwise it is one that is missing.
 func (w logWitnesses) Cosign(ctx context.Context, checkpoint string, hashes tlog.HashReader) (cosigned string, by []translog.Cosignature, err error) {
