@@ -97,6 +97,14 @@ type logWitnesses struct {
 // Count implements [logkeeper.Witnesses].
 func (w logWitnesses) Count() int { return w.count }
 
+// Latest implements [logkeeper.Witnesses].
+func (w logWitnesses) Latest(ctx context.Context) (seen []logkeeper.Witnessed) {
+	for key, c := range w.Collector.Latest(ctx) {
+		seen = append(seen, logkeeper.Witnessed{Who: "the witness " + witness.Remote{Key: key}.Name(), Tree: c.Tree})
+	}
+	return seen
+}
+
 // Cosign implements [logkeeper.Witnesses]. A witness that claims to have seen more is believed where it shows what the log's own key has
 // signed; otherwise it is one that is missing.
 func (w logWitnesses) Cosign(ctx context.Context, checkpoint string, hashes tlog.HashReader) (cosigned string, by []translog.Cosignature, err error) {
