@@ -2372,6 +2372,38 @@ type ScheduleRequest struct {
 	PublishAt time.Time `json:"publish_at"`
 }
 
+// Seal is a campaign's seal in the public log, as witnesses have seen it before the round.
+type Seal struct {
+	Campaign string `json:"campaign"`
+
+	// Checkpoint the signed note that witnesses have cosigned before the round was due
+	Checkpoint string `json:"checkpoint"`
+
+	// DueAt when the round is due
+	DueAt time.Time `json:"due_at"`
+
+	// Inclusion hashes in hex from the leaf up to the checkpoint's root
+	Inclusion []string `json:"inclusion"`
+
+	// Index number of the entry in the log, from 0
+	Index int64 `json:"index"`
+
+	// Key the log's verifier key, as /log/key has it
+	Key string `json:"key"`
+
+	// Leaf the entry's bytes in base64, a JSON document with the root, the round and when it is due
+	Leaf string `json:"leaf"`
+
+	// SecondsBefore whole seconds from seen_at to due_at
+	SecondsBefore int64 `json:"seconds_before"`
+
+	// SeenAt when the last of them did, by its clock
+	SeenAt time.Time `json:"seen_at"`
+
+	// Witnesses how many witnesses have cosigned it in time
+	Witnesses int64 `json:"witnesses"`
+}
+
 // Series is one line of a chart.
 type Series struct {
 	// Name what was measured: requests, failures, commands and locks contended a second; p50 and p99 of latency, commit and lock wait in seconds; locks waiting; refused CODE and attempts RESULT TARGET a second, by problem code and target id

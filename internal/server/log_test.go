@@ -19,8 +19,9 @@ import (
 	"github.com/fairlead-dev/fairlead/translog"
 )
 
-// keepLog has the public log kept until the test ends, and returns once its first checkpoint is published.
-func (e *env) keepLog() {
+// keepLog has the public log kept until the test ends, with the witnesses of which there is one at most, and returns once its first
+// checkpoint is published.
+func (e *env) keepLog(witnesses ...logkeeper.Witnesses) {
 	e.t.Helper()
 	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4})
 	must(e.t, err)
@@ -28,9 +29,11 @@ func (e *env) keepLog() {
 	must(e.t, err)
 	key, err := translog.GenerateKey("fairlead.test/log")
 	must(e.t, err)
-	k := logkeeper.New(logkeeper.Options{Store: store, Publisher: logkeeper.NewPublisher(logkeeper.PublisherOptions{
-		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(filepath.Join(e.t.TempDir(), "log.signed")),
-	})})
+	o := logkeeper.PublisherOptions{Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(filepath.Join(e.t.TempDir(), "log.signed"))}
+	for _, w := range witnesses {
+		o.Witnesses = w
+	}
+	k := logkeeper.New(logkeeper.Options{Store: store, Publisher: logkeeper.NewPublisher(o)})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(e.t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { k.Lead(ctx, 1) })

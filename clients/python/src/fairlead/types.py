@@ -104,6 +104,7 @@ __all__ = [
     "SaleMap",
     "SaleMark",
     "Sales",
+    "Seal",
     "Series",
     "Shared",
     "Statistics",
@@ -1354,6 +1355,29 @@ class Sales:
     sales: list[SaleMark]
     sold: int
     total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    campaign: str
+    #: the signed note that witnesses have cosigned before the round was due
+    checkpoint: str
+    #: when the round is due
+    due_at: datetime
+    #: hashes in hex from the leaf up to the checkpoint's root
+    inclusion: list[str]
+    #: number of the entry in the log, from 0
+    index: int
+    #: the log's verifier key, as /log/key has it
+    key: str
+    #: the entry's bytes in base64, a JSON document with the root, the round and when it is due
+    leaf: str
+    #: whole seconds from seen_at to due_at
+    seconds_before: int
+    #: when the last of them did, by its clock
+    seen_at: datetime
+    #: how many witnesses have cosigned it in time
+    witnesses: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
