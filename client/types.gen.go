@@ -1983,6 +1983,7 @@ type PublicCampaign struct {
 
 	// Root hex root of the sealed positions; null before the draw
 	Root   string               `json:"root"`
+	Seal   PublicSeal           `json:"seal"`
 	Status PublicCampaignStatus `json:"status"`
 
 	// Winners empty before the draw
@@ -2025,6 +2026,30 @@ type PublicRank struct {
 	Amount  int64  `json:"amount"`
 	Rank    int64  `json:"rank"`
 	Winning bool   `json:"winning"`
+}
+
+// PublicSeal defines model for PublicSeal.
+type PublicSeal struct {
+	// Due whether that is over
+	Due bool `json:"due"`
+
+	// DueAt when the round is due
+	DueAt time.Time `json:"due_at"`
+
+	// Required how many witnesses of the public log must have seen the seal before
+	Required int64 `json:"required"`
+
+	// Round of the beacon, which decides
+	Round int64 `json:"round"`
+
+	// SecondsBefore whole seconds from seen_at to due_at
+	SecondsBefore int64 `json:"seconds_before"`
+
+	// SeenAt when the last of them had; null while none has
+	SeenAt time.Time `json:"seen_at"`
+
+	// Witnesses how many have
+	Witnesses int64 `json:"witnesses"`
 }
 
 // PublicWinner is a winner on a campaign's public page.

@@ -52,6 +52,12 @@ func (w slowWitnesses) Cosign(_ context.Context, checkpoint string, _ tlog.HashR
 	return cosigned, by, err
 }
 
+// Count implements [logkeeper.Witnesses].
+func (w slowWitnesses) Count() int { return len(w) }
+
+// Latest implements [logkeeper.Witnesses].
+func (slowWitnesses) Latest(context.Context) []logkeeper.Witnessed { return nil }
+
 func (w slowWitnesses) keys() (vkeys []string) {
 	for name := range w {
 		vkey, _, _ := w.key(name, "")

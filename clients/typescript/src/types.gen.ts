@@ -1365,6 +1365,8 @@ export interface PublicCampaign {
   published_at: string | null;
   /** hex root of the sealed positions; null before the draw */
   root: string | null;
+  /** null before everything is sold, and where the draw is instant */
+  seal: PublicSeal;
   status: "active" | "drawing" | "completed" | "cancelled";
   /** empty before the draw */
   winners: PublicWinner[];
@@ -1395,6 +1397,23 @@ export interface PublicRank {
   amount: number;
   rank: number;
   winning: boolean;
+}
+
+export interface PublicSeal {
+  /** whether that is over */
+  due: boolean;
+  /** when the round is due */
+  due_at: string;
+  /** how many witnesses of the public log must have seen the seal before */
+  required: number;
+  /** of the beacon, which decides */
+  round: number;
+  /** whole seconds from seen_at to due_at */
+  seconds_before: number | null;
+  /** when the last of them had; null while none has */
+  seen_at: string | null;
+  /** how many have */
+  witnesses: number;
 }
 
 export interface PublicWinner {

@@ -88,6 +88,7 @@ __all__ = [
     "PublicPlace",
     "PublicPosition",
     "PublicRank",
+    "PublicSeal",
     "PublicWinner",
     "PublicWon",
     "Publication",
@@ -1114,6 +1115,8 @@ class PublicCampaign:
     published_at: datetime | None
     #: hex root of the sealed positions; null before the draw
     root: str | None
+    #: null before everything is sold, and where the draw is instant
+    seal: PublicSeal
     status: str
     #: empty before the draw
     winners: list[PublicWinner]
@@ -1147,6 +1150,24 @@ class PublicRank:
     amount: int
     rank: int
     winning: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicSeal:
+    #: whether that is over
+    due: bool
+    #: when the round is due
+    due_at: datetime
+    #: how many witnesses of the public log must have seen the seal before
+    required: int
+    #: of the beacon, which decides
+    round: int
+    #: whole seconds from seen_at to due_at
+    seconds_before: int | None
+    #: when the last of them had; null while none has
+    seen_at: datetime | None
+    #: how many have
+    witnesses: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
