@@ -348,8 +348,8 @@ func (s *logSite) late(t *testing.T) string {
 	var lines []string
 	for _, server := range s.servers {
 		for line := range strings.Lines(string(metricsOf(t, server))) {
-			if strings.HasPrefix(line, "fairlead_log_late_seconds") {
-				lines = append(lines, strings.TrimSpace(strings.TrimPrefix(line, "fairlead_log_late_seconds")))
+			if after, ok := strings.CutPrefix(line, "fairlead_log_late_seconds"); ok {
+				lines = append(lines, strings.TrimSpace(after))
 			}
 		}
 	}
