@@ -133,10 +133,8 @@ func (s *Server) logTile(w http.ResponseWriter, r *http.Request) error {
 	if t.N > p.Size>>(level*torchwood.TileHeight)/torchwood.TileWidth || (t.N*torchwood.TileWidth+int64(t.W)) > p.Size>>(level*torchwood.TileHeight) {
 		return &refusal{Kind: edge.NotFound, Detail: "the log's checkpoint has no such tile"}
 	}
-	raw, err := s.pages.read(r.Context(), r.URL.Path, func(ctx context.Context) ([]byte, int64, error) {
-		raw, err := s.readTile(ctx, t)
-		return raw, int64(len(raw)), err
-	})
+	// From the tables each time: what somebody has changed there must not stay hidden behind a copy in memory.
+	raw, err := bounded(r.Context(), s.archive.public, func(ctx context.Context) ([]byte, error) { return s.readTile(ctx, t) })
 	if err != nil {
 		return err
 	}
