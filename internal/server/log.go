@@ -134,7 +134,7 @@ func (s *Server) logTile(w http.ResponseWriter, r *http.Request) error {
 		return &refusal{Kind: edge.NotFound, Detail: "the log's checkpoint has no such tile"}
 	}
 	// From the tables each time: what somebody has changed there must not stay hidden behind a copy in memory.
-	raw, err := bounded(r.Context(), s.archive.public, func(ctx context.Context) ([]byte, error) { return s.readTile(ctx, t) })
+	raw, err := bounded(r.Context(), s.tiles, func(ctx context.Context) ([]byte, error) { return s.readTile(ctx, t) })
 	if err != nil {
 		return err
 	}
