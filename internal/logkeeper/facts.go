@@ -125,6 +125,10 @@ func Campaign(c *lottery.Campaign, draw *lottery.Draw, seed *fairdraw.Seed, from
 	facts := campaignFacts(c, draw, seed)
 	for i := range facts {
 		facts[i].Seq = int64(i)
+		// A clock that was set back between two of them leaves them at one time.
+		if i > 0 && facts[i].At.Before(facts[i-1].At) {
+			facts[i].At = facts[i-1].At
+		}
 	}
 	if from > int64(len(facts)) {
 		return nil, fmt.Errorf("logkeeper: campaign %s has %d facts, and %d were known", c.ID, len(facts), from)

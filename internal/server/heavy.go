@@ -416,8 +416,8 @@ const (
 	// long as it was taken, up to longestRest: however many ask, they keep a fourth of one processor busy.
 	proofsAtOnce = 1
 	// tilesAtOnce tiles of the public log are read at a time: each is a row.
-	tilesAtOnce = 4
-	tilesQueued = 256
+	tilesAtOnce  = 4
+	tilesQueued  = 256
 	proofsQueued = 128
 	proofsRest   = 3
 	longestRest  = 100 * time.Millisecond
