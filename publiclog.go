@@ -63,7 +63,7 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 	}
 	publisher := logkeeper.NewPublisher(o)
 	s.keeper = logkeeper.New(logkeeper.Options{Store: store, Publisher: publisher, Observer: observer, Logger: s.logger})
-	observer.Observe(s.keeper.Leads, func() bool { return publisher.Refused() != "" })
+	observer.Observe(s.keeper.Leads, func() bool { return s.keeper.Leads() && publisher.Refused() != "" })
 	s.keeping, err = lock.NewElection(locker, logLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
 	return err
 }
