@@ -65,7 +65,7 @@ var operations = map[string]string{
 	"get-subscriptions-id-topics": "SubscriptionTopics", "post-subscriptions-id-pause": "PauseSubscription",
 	"post-subscriptions-id-resume": "ResumeSubscription", "post-subscriptions-id-replay": "ReplayTopic", "delete-subscriptions-id": "DeleteSubscription",
 
-	"get-campaigns-id-log": "CampaignLog", "get-auctions-id-log": "AuctionLog", "get-multidraws-id-log": "MultidrawLog", "get-accounts-id-proof": "AccountProof",
+	"get-campaigns-id-log": "CampaignLog", "get-campaigns-id-seal": "CampaignSeal", "get-auctions-id-log": "AuctionLog", "get-multidraws-id-log": "MultidrawLog", "get-accounts-id-proof": "AccountProof",
 	"get-log-checkpoint": "Open", "get-log-key": "Open", "get-log-tile-level-tile": "Open",
 
 	"get-cross-transfers": "CrossTransfers", "post-cross-transfers": "CrossTransfer", "get-cross-transfers-id": "GetCrossTransfer",

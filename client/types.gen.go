@@ -1983,6 +1983,7 @@ type PublicCampaign struct {
 
 	// Root hex root of the sealed positions; null before the draw
 	Root   string               `json:"root"`
+	Seal   PublicSeal           `json:"seal"`
 	Status PublicCampaignStatus `json:"status"`
 
 	// Winners empty before the draw
@@ -2025,6 +2026,30 @@ type PublicRank struct {
 	Amount  int64  `json:"amount"`
 	Rank    int64  `json:"rank"`
 	Winning bool   `json:"winning"`
+}
+
+// PublicSeal defines model for PublicSeal.
+type PublicSeal struct {
+	// Due whether that is over
+	Due bool `json:"due"`
+
+	// DueAt when the round is due
+	DueAt time.Time `json:"due_at"`
+
+	// Required how many witnesses of the public log must have seen the seal before
+	Required int64 `json:"required"`
+
+	// Round of the beacon, which decides
+	Round int64 `json:"round"`
+
+	// SecondsBefore whole seconds from seen_at to due_at
+	SecondsBefore int64 `json:"seconds_before"`
+
+	// SeenAt when the last of them had; null while none has
+	SeenAt time.Time `json:"seen_at"`
+
+	// Witnesses how many have
+	Witnesses int64 `json:"witnesses"`
 }
 
 // PublicWinner is a winner on a campaign's public page.
@@ -2370,6 +2395,38 @@ type ScheduleRequest struct {
 
 	// PublishAt RFC 3339; past: at once
 	PublishAt time.Time `json:"publish_at"`
+}
+
+// Seal is a campaign's seal in the public log, as witnesses have seen it before the round.
+type Seal struct {
+	Campaign string `json:"campaign"`
+
+	// Checkpoint the signed note that witnesses have cosigned before the round was due
+	Checkpoint string `json:"checkpoint"`
+
+	// DueAt when the round is due
+	DueAt time.Time `json:"due_at"`
+
+	// Inclusion hashes in hex from the leaf up to the checkpoint's root
+	Inclusion []string `json:"inclusion"`
+
+	// Index number of the entry in the log, from 0
+	Index int64 `json:"index"`
+
+	// Key the log's verifier key, as /log/key has it
+	Key string `json:"key"`
+
+	// Leaf the entry's bytes in base64, a JSON document with the root, the round and when it is due
+	Leaf string `json:"leaf"`
+
+	// SecondsBefore whole seconds from seen_at to due_at
+	SecondsBefore int64 `json:"seconds_before"`
+
+	// SeenAt when the last of them did, by its clock
+	SeenAt time.Time `json:"seen_at"`
+
+	// Witnesses how many witnesses have cosigned it in time
+	Witnesses int64 `json:"witnesses"`
 }
 
 // Series is one line of a chart.

@@ -60,9 +60,9 @@ func versions(v *Versions, documents ...int) value {
 }
 
 func readProof(p *Proof) value {
-	beaconAt := -1
+	beaconAt, sealAt := -1, -1
 	fields := []field{
-		{"versions", versions(&p.Versions, DocumentVersion, BeaconDocumentVersion)},
+		{"versions", versions(&p.Versions, DocumentVersion, BeaconDocumentVersion, SealedDocumentVersion)},
 		{"campaign", text(&p.Campaign)},
 		{"commitment", digest(&p.Commitment)},
 		{"server_seed", digest(&p.ServerSeed)},
@@ -75,20 +75,46 @@ func readProof(p *Proof) value {
 			beaconAt = r.pos
 			return readBeacon(r, p)
 		}},
+		{"seal", func(r *reader) error {
+			sealAt, p.Seal = r.pos, new(Seal)
+			return readSeal(p.Seal)(r)
+		}},
 	}
 	return func(r *reader) error {
-		if _, err := r.object(1, fields); err != nil {
+		const optional = 2
+		if _, err := r.object(optional, fields); err != nil {
 			return err
 		}
-		// Fields have no order, so that only now both are known.
-		switch second := p.Versions.Document == BeaconDocumentVersion; {
-		case second && beaconAt < 0:
+		// Fields have no order, so that only now all are known.
+		switch round, sealed := p.Versions.Document >= BeaconDocumentVersion, p.Versions.Document == SealedDocumentVersion; {
+		case round && beaconAt < 0:
 			return &FormatError{Path: "beacon", Offset: r.pos, Reason: "missing"}
-		case second != (p.Source != nil):
+		case round != (p.Source != nil):
 			return &FormatError{Path: "beacon", Offset: beaconAt, Reason: "not that of the document's version"}
+		case sealed && sealAt < 0:
+			return &FormatError{Path: "seal", Offset: r.pos, Reason: "missing"}
+		case !sealed && sealAt >= 0:
+			return &FormatError{Path: "seal", Offset: sealAt, Reason: "not in a document of this version"}
 		}
 		return nil
 	}
+}
+
+// Limits of a seal in a public log.
+const (
+	maxLeafBytes       = 65_535
+	maxCheckpointBytes = 128 << 10
+	maxLogIndex        = 1<<53 - 2 // a log that has it has up to 2^53−1 leaves
+	maxLogSiblings     = 53
+)
+
+func readSeal(s *Seal) value {
+	return object(
+		field{"leaf", base64Text(&s.Leaf, maxLeafBytes)},
+		field{"index", integer(&s.Index, 0, maxLogIndex)},
+		field{"inclusion", list(&s.Inclusion, maxLogSiblings, digest)},
+		field{"checkpoint", bounded(&s.Checkpoint, maxCheckpointBytes)},
+	)
 }
 
 // readBeacon reads a bare signature, as version 1 has it, or a round with its chain.

@@ -26,7 +26,7 @@ func TestParseProofSaysWhere(t *testing.T) {
 		"escaped name":      {replace(`"campaign":`, `"c\u0061mpaign":`), "", "unknown field"},
 		"missing":           {replace(`"campaign":"c-1",`, ``), "campaign", "missing"},
 		"twice":             {replace(`"campaign":`, `"campaign":"c-1","campaign":`), "campaign", "appears twice"},
-		"version":           {replace(`"document":1`, `"document":3`), "versions.document", "version 3 is not known"},
+		"version":           {replace(`"document":1`, `"document":4`), "versions.document", "version 4 is not known"},
 		"fraction":          {replace(`"number":2`, `"number":2.0`), "positions[2].number", "a plain integer expected"},
 		"exponent":          {replace(`"number":2`, `"number":2e0`), "positions[2].number", "a plain integer expected"},
 		"leading zero":      {replace(`"number":2`, `"number":02`), "positions[2].number", "a plain integer expected"},
@@ -39,6 +39,7 @@ func TestParseProofSaysWhere(t *testing.T) {
 		"long unknown name": {replace(`"campaign":`, `"`+strings.Repeat("a", 1000)+`":1,"campaign":`), "", "…"},
 		"no colon":          {replace(`"campaign":`, `"campaign"`), "campaign", "':' expected"},
 		"no beacon":         {replace(`"document":1`, `"document":2`), "beacon", "missing"},
+		"seal, unexpected":  {replace(`"campaign":`, `"seal":`+testSeal+`,"campaign":`), "seal", "not in a document of this version"},
 		"null beacon":       {replace(`"campaign":`, `"beacon":null,"campaign":`), "beacon", "an object expected"},
 		"empty beacon":      {replace(`"campaign":`, `"beacon":{"signature":""},"campaign":`), "beacon.signature", "hexadecimal expected"},
 		"broken UTF-8":      {replace(`"c-1"`, "\"c\xff\""), "", "not valid UTF-8"},
@@ -72,6 +73,69 @@ func TestParseProofSaysWhere(t *testing.T) {
 	for _, bad := range []string{`"root":"0`, `"root":"A`, `"root":" `} {
 		if _, err := ParseProof([]byte(replace(hexa, bad))); !errors.Is(err, ErrNotCanonical) {
 			t.Errorf("root with %s: %v", bad, err)
+		}
+	}
+}
+
+// testSeal has the shape of a seal in a log.
+const testSeal = `{"leaf":"e30=","index":9007199254740990,"inclusion":["` + "0000000000000000000000000000000000000000000000000000000000000001" + `"],"checkpoint":"log\n1\n"}`
+
+// TestParseProofWithASeal reads documents of version 3.
+func TestParseProofWithASeal(t *testing.T) {
+	in := testInput()
+	res, err := Draw(in)
+	testwait.Must(t, err)
+	chain := Chain{Scheme: "s", PublicKey: "00", PeriodSeconds: 1, GenesisTime: 1, GenesisSeed: "00", BeaconID: "b"}
+	in.Beacon = []byte("signature")
+	p := NewSealedProof(in, res, chain, Round{Number: 1, Signature: in.Beacon}, Seal{Leaf: "e30=", Index: 1<<53 - 2, Inclusion: []string{strings.Repeat("0", 63) + "1"}, Checkpoint: "log\n1\n"})
+	doc, err := json.Marshal(p)
+	testwait.Must(t, err)
+	if !bytes.Contains(doc, []byte(`"seal":`+testSeal)) {
+		t.Fatalf("%s", doc)
+	}
+	read, err := ParseProof(doc)
+	testwait.Must(t, err)
+	if read.Versions.Document != 3 || read.Seal.Leaf != p.Seal.Leaf || read.Seal.Index != p.Seal.Index || read.Seal.Checkpoint != p.Seal.Checkpoint || len(read.Seal.Inclusion) != 1 {
+		t.Errorf("%+v", read.Seal)
+	}
+	var streamed bytes.Buffer
+	testwait.Must(t, p.WriteJSON(&streamed, sequence(p.Positions)))
+	if streamed.String() != string(doc) {
+		t.Errorf("%s", streamed.Bytes())
+	}
+	for name, c := range map[string]struct{ old, replacement, path, reason string }{
+		"no seal":          {`"seal":` + testSeal + `,`, ``, "seal", "missing"},
+		"no beacon":        {`"beacon":{`, `"beacon":{"more":1,`, "beacon", "unknown field"},
+		"an older version": {`"document":3`, `"document":2`, "seal", "not in a document of this version"},
+		"null":             {`"seal":` + testSeal, `"seal":null`, "seal", "an object expected"},
+		"unknown":          {`"leaf":`, `"more":1,"leaf":`, "seal", "unknown field"},
+		"no leaf":          {`"leaf":"e30=",`, ``, "seal.leaf", "missing"},
+		"an empty leaf":    {`"e30="`, `""`, "seal.leaf", "1 to"},
+		"no padding":       {`"e30="`, `"e30"`, "seal.leaf", "in base64"},
+		"bits left over":   {`"e30="`, `"e31="`, "seal.leaf", "in base64"},
+		"a line end":       {`"e30="`, `"e3\n0="`, "seal.leaf", "in base64"},
+		"a large index":    {`9007199254740990`, `9007199254740991`, "seal.index", "over"},
+		"half a hash":      {`0001"]`, `01"]`, "seal.inclusion[0]", "hexadecimal"},
+		"an empty note":    {`"log\n1\n"`, `""`, "seal.checkpoint", "1 to"},
+		"a long note":      {`"log\n1\n"`, `"` + strings.Repeat("a", 128<<10+1) + `"`, "seal.checkpoint", "1 to"},
+		"a long leaf":      {`"e30="`, `"` + strings.Repeat("AAAA", 21846) + `"`, "seal.leaf", "1 to"},
+		"a long path":      {`"inclusion":[`, `"inclusion":[` + strings.Repeat(`"`+p.Root+`",`, 53), "seal.inclusion", "over 53"},
+	} {
+		altered := strings.Replace(string(doc), c.old, c.replacement, 1)
+		_, err := ParseProof([]byte(altered))
+		var where *FormatError
+		if altered == string(doc) || !errors.As(err, &where) || where.Path != c.path || !strings.Contains(where.Reason, c.reason) {
+			t.Errorf("%s: %v, want %s: %s", name, err, c.path, c.reason)
+		}
+	}
+	for name, alter := range map[string]func(p *Proof){
+		"versions.document": func(p *Proof) { p.Versions.Document = 2 },
+		"beacon":            func(p *Proof) { p.Source = nil },
+	} {
+		altered := *p
+		alter(&altered)
+		if err := altered.Verify(); err == nil || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -171,6 +235,10 @@ func FuzzParseProof(f *testing.F) {
 	in.Beacon, in.Prizes = []byte("beacon"), nil
 	_, doc = mustProof(f, in)
 	f.Add(doc)
+	sealed, err := json.Marshal(NewSealedProof(in, &Result{}, Chain{Scheme: "s", PublicKey: "00", PeriodSeconds: 1, GenesisTime: 1, GenesisSeed: "00", BeaconID: "b"},
+		Round{Number: 1, Signature: []byte("signature")}, Seal{Leaf: "e30=", Inclusion: []string{strings.Repeat("00", 32)}, Checkpoint: "log\n1\n"}))
+	testwait.Must(f, err)
+	f.Add(sealed)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ParseProof(data)
 		if err != nil {

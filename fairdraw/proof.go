@@ -18,6 +18,9 @@ const (
 	// BeaconDocumentVersion is the form of a proof whose beacon names its chain and round, so that its signature can be
 	// verified.
 	BeaconDocumentVersion = 2
+	// SealedDocumentVersion is that form with the seal's place in a public log, which shows that positions and round were fixed
+	// before the round was due.
+	SealedDocumentVersion = 3
 	AlgorithmVersion      = 1 // the rule by which root and winners are computed
 )
 
@@ -55,7 +58,9 @@ type Proof struct {
 	// Beacon is the public beacon's signature in lower-case hexadecimal; empty, and absent from the JSON, in instant mode.
 	Beacon string
 	// Source says of which round of which chain the signature is; nil in instant mode, and in documents of version 1.
-	Source    *BeaconSource
+	Source *BeaconSource
+	// Seal says where the seal is in a public log; nil in documents of versions 1 and 2.
+	Seal      *Seal
 	Positions []Position
 	Prizes    []Prize
 	Winners   []Winner
@@ -92,12 +97,28 @@ func NewBeaconProof(in Input, res *Result, chain Chain, round Round) *Proof {
 	return p
 }
 
+// NewSealedProof makes the proof of such a draw whose seal is in a public log. It verifies nothing of that.
+func NewSealedProof(in Input, res *Result, chain Chain, round Round, seal Seal) *Proof {
+	p := NewBeaconProof(in, res, chain, round)
+	p.Versions.Document = SealedDocumentVersion
+	p.Seal = &seal
+	return p
+}
+
+// Seal is where the seal of a campaign is in a public log. This package carries it; package translog/seal verifies it.
+type Seal struct {
+	Leaf       string   `json:"leaf"`       // the log's entry in base64
+	Index      int64    `json:"index"`      // the entry's number in the log, from 0
+	Inclusion  []string `json:"inclusion"`  // hashes in lower-case hexadecimal from the entry up to the checkpoint's root
+	Checkpoint string   `json:"checkpoint"` // a signed note: size and root of the log, and who has signed them
+}
+
 // Verify recomputes the draw from the proof alone. It returns nil when every field is what it must be, a [*Difference] that
 // names the first one that is not, or an [*InputError] when the inputs in the document break a rule. A valid proof says
 // nothing about what was published before the sale: compare that with [Proof.VerifyCommitment].
 //
 // A document that names a beacon's round is never valid to Verify, since it does not verify signatures: when all else is
-// right, it returns [ErrBeaconUnverified]. Use [Proof.VerifyBeacon].
+// right, it returns [ErrBeaconUnverified]. Use [Proof.VerifyBeacon]. Neither verifies [Proof.Seal], from which no winner follows.
 func (p *Proof) Verify() error { return p.verify(nil) }
 
 // VerifyBeacon verifies as Verify does, and lets verify, which is not nil, tell whether the beacon's round is genuine;
@@ -113,7 +134,12 @@ func (p *Proof) VerifyBeacon(verify func(Chain, Round) error) error {
 
 func (p *Proof) verify(verify func(Chain, Round) error) error {
 	document := DocumentVersion
-	if p.Source != nil {
+	switch {
+	case p.Seal != nil && p.Source == nil:
+		return badInput("beacon", "missing, where there is a seal")
+	case p.Seal != nil:
+		document = SealedDocumentVersion
+	case p.Source != nil:
 		document = BeaconDocumentVersion
 	}
 	if err := p.Versions.check(document); err != nil {
@@ -243,13 +269,14 @@ type proofJSON struct {
 	Root       string       `json:"root"`
 	DrawSeed   string       `json:"draw_seed"`
 	Beacon     *beaconJSON  `json:"beacon,omitempty"`
+	Seal       *Seal        `json:"seal,omitempty"`
 	Positions  []Position   `json:"positions"`
 	Prizes     []Prize      `json:"prizes"`
 	Winners    []winnerJSON `json:"winners"`
 }
 
 // beaconJSON has only the signature in documents of version 1, and everything but, on most chains, the previous signature
-// in those of version 2.
+// in those of versions 2 and 3.
 type beaconJSON struct {
 	Scheme            string `json:"scheme,omitempty"`
 	ChainHash         string `json:"chain_hash,omitempty"`
@@ -281,6 +308,11 @@ func (p *Proof) document(positions []Position) *proofJSON {
 			GenesisTime: s.Chain.GenesisTime, GenesisSeed: s.Chain.GenesisSeed, BeaconID: s.Chain.BeaconID, Round: s.Round,
 			Signature: p.Beacon, PreviousSignature: s.PreviousSignature,
 		}
+	}
+	if p.Seal != nil {
+		seal := *p.Seal
+		seal.Inclusion = entries(seal.Inclusion)
+		doc.Seal = &seal
 	}
 	return doc
 }

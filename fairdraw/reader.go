@@ -2,6 +2,7 @@ package fairdraw
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -246,6 +247,40 @@ func hexa(into *string, low, high int) value {
 }
 
 func digest(into *string) value { return hexa(into, 32, 32) }
+
+// bounded reads a text of 1 to high bytes.
+func bounded(into *string, high int) value {
+	read := text(into)
+	return func(r *reader) error {
+		start := r.pos
+		if err := read(r); err != nil {
+			return err
+		}
+		if n := len(*into); n < 1 || n > high {
+			r.pos = start
+			return r.fail("1 to %d bytes expected", high)
+		}
+		return nil
+	}
+}
+
+// base64Text reads 1 to high bytes in base64, written in the one way that there is: with padding, and with zeros in the bits that
+// are left over.
+func base64Text(into *string, high int) value {
+	read := bounded(into, base64.StdEncoding.EncodedLen(high))
+	return func(r *reader) error {
+		start := r.pos
+		if err := read(r); err != nil {
+			return err
+		}
+		// Writing it again finds line ends, which the decoder passes over.
+		if raw, err := base64.StdEncoding.DecodeString(*into); err != nil || len(raw) > high || base64.StdEncoding.EncodeToString(raw) != *into {
+			r.pos = start
+			return r.fail("1 to %d bytes in base64 expected", high)
+		}
+		return nil
+	}
+}
 
 func text(into *string) value {
 	return func(r *reader) error {

@@ -78,6 +78,7 @@ NAMES: dict[str, str | None] = {
     "get-admin-campaigns-id-sales": "sales", "get-admin-database-waits": "database_waits",
     "get-admin-deadlocks": "deadlocks", "get-admin-idempotency": "key_record", "get-admin-keys": "admin_keys",
     "get-accounts-id-proof": "account_proof", "get-auctions-id-log": "auction_log", "get-campaigns-id-log": "campaign_log",
+    "get-campaigns-id-seal": "campaign_seal",
     "get-multidraws-id-log": "multidraw_log", "get-log-checkpoint": None, "get-log-key": None, "get-log-tile-level-tile": None,
     "get-admin-measurements": "measurements", "get-admin-multidraws": "admin_multidraws", "get-admin-names": "names",
     "get-admin-overview": "overview", "get-admin-publications": "admin_publications",
@@ -88,7 +89,7 @@ NAMES: dict[str, str | None] = {
 RAW = {"ProofDocument", "InclusionDocument", "MultidrawProofDocument"}
 # Types that are written by hand, or belong to what has no method.
 SKIPPED = {"Problem", "NoFields", "Batch", "BatchRequest", "BatchedRequest", "Result", "ProofBeacon", "ProofPosition",
-           "ProofPrize", "ProofVersions"} | RAW
+           "ProofPrize", "ProofSeal", "ProofVersions"} | RAW
 # The most items that the server puts on a page, where it is not 200.
 PAGE_LIMITS = {"get-multidraws-id-results": 10_000}
 

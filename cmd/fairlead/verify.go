@@ -29,6 +29,8 @@ type verdict struct {
 	Winners    int    `json:"winners"`
 	// Beacon is there when public randomness decided.
 	Beacon *beaconVerdict `json:"beacon,omitempty"`
+	// Seal is there when the proof has its seal in a public log.
+	Seal *sealVerdict `json:"seal,omitempty"`
 	// Compared names the published values that were given, such as "commitment".
 	Compared   []string `json:"compared"`
 	Difference string   `json:"difference,omitempty"`
@@ -37,6 +39,7 @@ type verdict struct {
 func newVerify() *cobra.Command {
 	var (
 		published published
+		sealed    sealKeys
 		asJSON    bool
 	)
 	cmd := &cobra.Command{
@@ -50,12 +53,14 @@ func newVerify() *cobra.Command {
 			"proof.\n\n" +
 			"If a public beacon decided, its signature is verified too, offline, for drand's public chains and for the chain\n" +
 			"named by --chain. Give --root and --round, as they were published at sell-out, to check that list and round were\n" +
-			"fixed before the round was known.",
+			"fixed before the round was known. A proof may carry that itself: the seal in the server's public log, as witnesses have\n" +
+			"seen it. Give --log-key and --witness, from where you trust them, and it says how long before the round that was and\n" +
+			"how many of these witnesses have seen it.",
 		Example: "  fairlead verify proof.json --commitment 01d0fabd251fcbbe2b93b4b927b26ad2a1a99077152e45ded1e678afa45dbec5\n" +
 			"  curl -s -H \"Authorization: Bearer $KEY\" http://127.0.0.1:8080/v1/campaigns/ID/proof | fairlead verify -",
 		Args: one("the file of a proof, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := published.check(cmd); err != nil {
+			if err := errors.Join(published.check(cmd), sealed.check(cmd)); err != nil {
 				return err
 			}
 			data, err := readProof(cmd, args[0])
@@ -63,13 +68,17 @@ func newVerify() *cobra.Command {
 				return err
 			}
 			if multidraw.IsProof(data) {
+				if sealed.given() {
+					return errors.New("--log-key is for the proof of a campaign, and this is one of a multi-draw")
+				}
 				return verifyMultidraw(cmd, data, published, asJSON)
 			}
-			v := verify(data, published)
+			v := verify(data, published, sealed)
 			return conclude(cmd, asJSON, v, v.Valid, v.print)
 		},
 	}
 	published.bind(cmd.Flags())
+	sealed.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return cmd
 }
@@ -119,7 +128,7 @@ func readable(name string, data []byte) error {
 	return fmt.Errorf("%s is not a proof: it has no server_seed and no winners", name)
 }
 
-func verify(data []byte, published published) verdict {
+func verify(data []byte, published published, sealed sealKeys) verdict {
 	proof, err := fairdraw.ParseProof(data)
 	if err != nil {
 		return verdict{Compared: []string{}, Difference: err.Error()}
@@ -128,6 +137,9 @@ func verify(data []byte, published published) verdict {
 	v.Beacon = describeBeacon(proof)
 	if err = proof.VerifyBeacon(beacon.Trust(published.chains...)); err == nil {
 		err = published.verify(proof)
+	}
+	if err == nil {
+		v.Seal, err = sealed.verify(proof)
 	}
 	if err != nil {
 		v.Difference = err.Error()
@@ -142,6 +154,9 @@ func (v *verdict) print(out io.Writer) {
 	}
 	if b := v.Beacon; b != nil {
 		_, _ = fmt.Fprintf(out, "beacon      round %d of %s, due at %s\nchain       %s\n", b.Round, b.Chain, b.DueAt.Format(time.RFC3339), b.ChainHash)
+	}
+	if v.Seal != nil {
+		v.Seal.print(out)
 	}
 	printVerdict(out, "the winners", "the campaign", v.Compared, v.Difference)
 }

@@ -39,6 +39,8 @@ type Witnessed struct {
 
 // Witnesses ask for cosignatures.
 type Witnesses interface {
+	// Count is how many there are.
+	Count() int
 	// Latest asks all of them what they have cosigned last. Those that don't show it are left out.
 	Latest(ctx context.Context) []Witnessed
 	// Cosign asks all of them, and returns the checkpoint with the cosignatures that came in time. The error says which are missing; it is
@@ -63,8 +65,9 @@ type PublisherOptions struct {
 	Tiles     TileSource
 	Key       Signer
 	Guard     *Guard
-	Witnesses Witnesses // nil: nobody is asked
-	Quorum    int       // a checkpoint is published once so many witnesses have cosigned it
+	Witnesses Witnesses   // nil: nobody is asked
+	Lost      func() bool // whether the database has lost commits, and no operator has accepted it; nil: nobody looks
+	Quorum    int         // a checkpoint is published once so many witnesses have cosigned it
 	Observer  Observer
 	Logger    *slog.Logger
 }
@@ -73,6 +76,7 @@ type PublisherOptions struct {
 type Publisher struct {
 	o       PublisherOptions
 	refused atomic.Pointer[string]
+	missing atomic.Int64
 }
 
 // NewPublisher returns a publisher. A [Keeper] makes it work.
@@ -94,6 +98,9 @@ func (p *Publisher) Refused() string {
 	}
 	return ""
 }
+
+// Missing is how many witnesses are asked and have not cosigned the checkpoint that this process signed last.
+func (p *Publisher) Missing() int { return int(p.missing.Load()) }
 
 // errOtherKey is why nothing is signed where the log has another key.
 var errOtherKey = errors.New("the log is signed with another key than this server's: give all servers the same key, or begin a new one by fairlead log renew")
@@ -192,6 +199,9 @@ func (p *Publisher) mayGoOn(ctx context.Context, term int64, state *State) error
 	return p.o.Store.Refuse(ctx, term, "")
 }
 
+// errLost is why nothing is signed for now where commits are lost: leaves that others have seen may be among them.
+var errLost = errors.New("the database has lost commits, and no operator has accepted it: see fairlead doctor")
+
 // errForked is returned where the log is not what was signed.
 var errForked = errors.New("the log is not the one that was signed")
 
@@ -228,6 +238,9 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 			return published, true, nil
 		}
 	}
+	if p.o.Lost != nil && p.o.Lost() {
+		return published, false, errLost
+	}
 	began := time.Now()
 	checkpoint, err := p.o.Key.Sign(tree)
 	if err != nil {
@@ -248,6 +261,7 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 			all = false
 			p.o.Logger.WarnContext(ctx, "not all witnesses have cosigned the log's checkpoint", "size", tree.N, "cosigned", len(by), "error", missing)
 		}
+		p.missing.Store(int64(p.o.Witnesses.Count() - len(by)))
 		crashpoint.Hit(crashpoint.LogSeen)
 	}
 	count := len(by)

@@ -33,6 +33,18 @@ type Balance struct {
 	Leaf        Entry // of the closing
 }
 
+// SeenSeal is a campaign's seal in the log, with the checkpoint that most witnesses have cosigned before the seal's round was due.
+type SeenSeal struct {
+	Leaf       Entry
+	DueAt      time.Time
+	Checkpoint string // a signed note
+	Witnesses  int    // how many that was
+	SeenAt     time.Time
+}
+
+// SecondsBefore is how long before the round that was, in whole seconds.
+func (s *SeenSeal) SecondsBefore() int64 { return int64(s.DueAt.Sub(s.SeenAt) / time.Second) }
+
 // Spread are the entries of runs from an index on.
 func Spread(runs []Run, from int64, limit int) (indexes []int64) {
 	for _, r := range runs {

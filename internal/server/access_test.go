@@ -34,7 +34,7 @@ const accessTable = `
 	public GET /p/campaigns/{id} | GET /p/campaigns/{id}/positions/{position} | GET /p/campaigns/{id}/state
 
 	open GET /v1/auctions | GET /v1/auctions/{id} | GET /v1/auctions/{id}/bids | GET /v1/auctions/{id}/leaderboard
-	open GET /v1/auctions/{id}/min-winning-bid | GET /v1/auctions/{id}/winners | GET /v1/auctions/{id}/log | GET /v1/campaigns/{id}/log
+	open GET /v1/auctions/{id}/min-winning-bid | GET /v1/auctions/{id}/winners | GET /v1/auctions/{id}/log | GET /v1/campaigns/{id}/log | GET /v1/campaigns/{id}/seal
 	open GET /v1/campaigns | GET /v1/campaigns/{id} | GET /v1/campaigns/{id}/draw | GET /v1/campaigns/{id}/positions | GET /v1/campaigns/{id}/proof
 	open GET /v1/campaigns/{id}/proof/positions/{position} | GET /v1/campaigns/{id}/purchases | GET /v1/campaigns/{id}/statistics
 	stream GET /v1/events | GET /v1/live

@@ -41,6 +41,7 @@ var explanations = map[string]string{
 	"not_active":               "The campaign or auction isn't open: it is not yet published or started, or is over, or the round has just ended.",
 	"not_drawn":                "The result isn't there yet. Ask again after the campaign has sold out, or the multi-draw has completed.",
 	"not_found":                "There is no such thing, or it isn't yours to see: both get the same answer. Check the id.",
+	"not_sealed":               "Witnesses of the public log see a campaign's seal when it is sold out, before the beacon's round. `detail` says whether that is still to come, or can't.",
 	"not_sold_out":             "The draw takes place when the last position is sold. There are positions left.",
 	"outcome_unknown":          "The server can't tell whether the effect was committed. Send the same request under the same key: it gets the true answer and has no second effect.",
 	"overloaded":               "A queue, or the number of connections, is at its limit. Wait for the seconds in `Retry-After`, and repeat under the same key.",

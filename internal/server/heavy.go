@@ -115,6 +115,15 @@ func stateOf(c *lottery.Campaign, at time.Time) string {
 	return c.ID.String() + " " + strconv.FormatInt(at.UnixMicro(), 10)
 }
 
+// documentOf names it with the number of witnesses, too: what they have signed before the round may be known after the draw.
+func documentOf(c *lottery.Campaign) string {
+	seen := 0
+	if c.Beacon != nil {
+		seen = c.Beacon.Seen
+	}
+	return stateOf(c, *c.CompletedAt) + " " + strconv.Itoa(seen)
+}
+
 // serveDocument answers with the document of that kind of a drawn campaign.
 func (s *Server) serveDocument(kind string, write func(context.Context, *lottery.Campaign, io.Writer) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -125,7 +134,7 @@ func (s *Server) serveDocument(kind string, write func(context.Context, *lottery
 		if c.Status != lottery.StatusCompleted || c.CompletedAt == nil {
 			return lottery.ErrNotDrawn
 		}
-		d, done, err := s.archive.documents.get(r.Context(), kind+" "+stateOf(c, *c.CompletedAt), func() (*answerFile, int64, error) { //nolint:contextcheck // It is built for others, too.
+		d, done, err := s.archive.documents.get(r.Context(), kind+" "+documentOf(c), func() (*answerFile, int64, error) { //nolint:contextcheck // It is built for others, too.
 			d, err := build(s.archive, kind, func(ctx context.Context) (*answerFile, error) {
 				return newAnswerFile(s.archive.dir, func(w io.Writer) error { return write(ctx, c, w) })
 			})

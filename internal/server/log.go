@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"filippo.io/torchwood"
+	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
@@ -23,13 +24,14 @@ type PublicLog interface {
 	Tile(ctx context.Context, level int, number int64) ([]tlog.Hash, error)
 	Bundle(ctx context.Context, number int64, width int) ([]byte, error)
 	Leaves(ctx context.Context, topic logkeeper.Topic, from, size int64, limit int) ([]logkeeper.Entry, error)
+	Seal(ctx context.Context, campaign uuid.UUID) (*logkeeper.SeenSeal, error)
 	Balance(ctx context.Context, account string, at time.Time, size int64) (*logkeeper.Balance, error)
 }
 
 // How long others may keep what they have read: tiles never change, and a checkpoint soon does.
 const (
-	forEver     = "public, max-age=31536000, immutable"
-	checkpointP = 100 * time.Millisecond
+	forEver       = "public, max-age=31536000, immutable"
+	checkpointFor = 100 * time.Millisecond
 )
 
 func (s *Server) logRoutes() []route {
@@ -44,6 +46,7 @@ func (s *Server) logRoutes() []route {
 			}
 			return logkeeper.Topic{Kind: logkeeper.KindCampaign, ID: c.ID}, nil
 		}),
+		readRoute("/v1/campaigns/{id}/seal", accessUser, "Prove that witnesses have seen a campaign's seal before its round", s.campaignSeal, same[*sealView]),
 		s.logRoute("/v1/auctions/{id}/log", accessUser, "List an auction's leaves in the public log", func(r *http.Request) (logkeeper.Topic, error) {
 			a, err := s.auctionOf(r)
 			if err != nil {
@@ -65,7 +68,7 @@ func (s *Server) logRoutes() []route {
 
 // published reads the log's state, remembered for a moment.
 func (s *Server) published(ctx context.Context) (p logkeeper.Published, err error) {
-	key := "log " + strconv.FormatInt(time.Now().UnixMilli()/checkpointP.Milliseconds(), 10)
+	key := "log " + strconv.FormatInt(time.Now().UnixMilli()/checkpointFor.Milliseconds(), 10)
 	text, err := s.pages.read(ctx, key, func(ctx context.Context) ([]byte, int64, error) {
 		p, err := s.Log.Published(ctx)
 		if err != nil {
@@ -94,7 +97,6 @@ func (s *Server) logCheckpoint(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Cache-Control", "no-cache")
 	writeText(w, p.Checkpoint)
 	return nil
 }
@@ -113,7 +115,8 @@ func (s *Server) logKey(w http.ResponseWriter, r *http.Request) error {
 
 func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(text)) // The client went away.
+	w.Header().Set("Cache-Control", "no-cache") // Whoever keeps it asks whether there is a newer one.
+	_, _ = w.Write([]byte(text))                // The client went away.
 }
 
 // logTile serves a tile or a bundle, of what is under the published checkpoint.
@@ -213,7 +216,7 @@ func (s *Server) logLeaves(ctx context.Context, topic logkeeper.Topic, p page[in
 		entries = entries[:p.limit]
 		v.Next = new(p.order.write(p.path, entries[len(entries)-1].Index+1))
 	}
-	prove, err := s.prover(ctx, log)
+	prove, err := s.prover(ctx, log.Checkpoint, log.Verifier)
 	if err != nil {
 		return v, err
 	}
@@ -236,9 +239,9 @@ func typeOf(leaf []byte) string {
 	return head.Type
 }
 
-// prover returns what proves entries under a published checkpoint.
-func (s *Server) prover(ctx context.Context, log logkeeper.Published) (func(logkeeper.Entry) ([]string, error), error) {
-	tree, err := logkeeper.TreeOf(log.Checkpoint, log.Verifier)
+// prover returns what proves entries under a checkpoint.
+func (s *Server) prover(ctx context.Context, checkpoint, verifier string) (func(logkeeper.Entry) ([]string, error), error) {
+	tree, err := logkeeper.TreeOf(checkpoint, verifier)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +307,7 @@ func (s *Server) balanceProof(r *http.Request) (v accountProofView, err error) {
 	if b == nil {
 		return v, &refusal{Kind: edge.NotFound, Detail: "the accounts of no closing that is old enough are kept, or the account is younger than it; the books are closed each minute"}
 	}
-	prove, err := s.prover(r.Context(), log)
+	prove, err := s.prover(r.Context(), log.Checkpoint, log.Verifier)
 	if err != nil {
 		return v, err
 	}

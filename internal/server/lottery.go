@@ -185,7 +185,7 @@ func (s *Server) lotteryRoutes() []route {
 			rowsWith(s.existingAccount, s.accountPurchases), viewPurchase, func(p lottery.Purchase) uuid.UUID { return p.ID })),
 		heavy(scanWeight, get("/v1/campaigns/{id}/draw", accessUser, doc[none, drawView]("Read the draw"), s.serveDocument("draw", s.writeDraw))),
 		heavy(proofWeight, get("/v1/campaigns/{id}/proof", accessUser, doc[none, proofDocument]("Read the document that fairlead verify checks"),
-			s.serveDocument("proof", s.Lottery.WriteProof))),
+			s.serveDocument("proof", s.writeProof))),
 		heavy(scanWeight, get("/v1/campaigns/{id}/proof/positions/{position}", accessUser, doc[none, inclusionDocument]("Read the proof that a position was sealed"),
 			shown(s.pathInclusion, same[*fairdraw.InclusionProof]))),
 		heavy(scanWeight, readRoute("/v1/campaigns/{id}/statistics", accessUser, "Read what the sales add up to", with(s.campaignOf, s.statistics), same[statisticsView])),

@@ -141,6 +141,10 @@ func TestACampaignInBeaconMode(t *testing.T) {
 	proof, err := fairdraw.ParseProof(document.body)
 	must(t, err)
 	must(t, proof.VerifyBeacon(beacon.Trust(random.Chain().Hash())))
+	if proof.Versions.Document != fairdraw.BeaconDocumentVersion || proof.Seal != nil {
+		t.Errorf("no witness has seen the seal, and the proof is %s", document.body)
+	}
+	notSealed(e.get(base+"/seal"), "before its round was due")
 	inclusion, err = fairdraw.ParseInclusionProof(e.get(base + "/proof/positions/" + place).want(http.StatusOK).body)
 	must(t, err)
 	must(t, inclusion.Verify([32]byte(raw)))

@@ -220,6 +220,7 @@ type (
 		Root       string          `json:"root" doc:"of the sealed positions, 32 bytes in hex"`
 		DrawSeed   string          `json:"draw_seed" doc:"key of the random streams, 32 bytes in hex"`
 		Beacon     *proofBeacon    `json:"beacon,omitempty" doc:"absent in instant mode"`
+		Seal       *proofSeal      `json:"seal,omitempty" doc:"where the seal is in the public log; absent unless witnesses have seen it before the beacon's round"`
 		Positions  []proofPosition `json:"positions"`
 		Prizes     []proofPrize    `json:"prizes"`
 		Winners    []winnerView    `json:"winners"`
@@ -248,6 +249,12 @@ type (
 		Round             int64  `json:"round" doc:"the one that was named at sell-out"`
 		Signature         string `json:"signature" doc:"in hex"`
 		PreviousSignature string `json:"previous_signature,omitempty" doc:"in hex, of chains that sign it too"`
+	}
+	proofSeal struct {
+		Leaf       string   `json:"leaf" doc:"the entry's bytes in base64"`
+		Index      int64    `json:"index" doc:"number of the entry in the log, from 0"`
+		Inclusion  []string `json:"inclusion" doc:"hashes in hex from the leaf up to the checkpoint's root"`
+		Checkpoint string   `json:"checkpoint" doc:"a signed note, cosigned by witnesses before the round was due"`
 	}
 	proofPosition struct {
 		ID      string `json:"id"`

@@ -193,6 +193,7 @@ var problems = []struct {
 	{is[*auction.CooldownError], kind{Status: http.StatusTooManyRequests, Code: "cooldown", Title: "The account bid a moment ago", Retryable: true}, false},
 	{is[*multidraw.LockHeldError], kind{Status: http.StatusConflict, Code: "lock_held", Title: "The lock key is held", Retryable: true}, false},
 	{is[*lottery.UnwitnessedError], kind{Status: http.StatusConflict, Code: "unwitnessed", Title: "Too few witnesses have seen the seal", Retryable: true}, false},
+	{is[*lottery.NotSealedError], kind{Status: http.StatusNotFound, Code: "not_sealed", Title: "No witness has seen a seal of the campaign before its round"}, false},
 	{is[*lottery.BeaconPendingError], kind{Status: http.StatusConflict, Code: "beacon_pending", Title: "The draw waits for its beacon's round", Retryable: true}, false},
 	{is[*lock.DeadlockError], kind{Status: http.StatusConflict, Code: "deadlock", Title: "Waiting would not end: the owners wait for each other", Retryable: true}, false},
 	{is[*command.BlockedError], kind{Status: http.StatusServiceUnavailable, Code: "row_locked", Title: "Another session of the database has locked what the command needs", Retryable: true}, true},

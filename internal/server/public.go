@@ -98,7 +98,33 @@ type publicCampaignView struct {
 	Map         saleMapView        `json:"map" from:"-"`
 	Root        *string            `json:"root" from:"-" doc:"hex root of the sealed positions; null before the draw"`
 	Winners     []publicWinnerView `json:"winners" from:"-" doc:"empty before the draw"`
+	Seal        *publicSealView    `json:"seal" from:"-" doc:"null before everything is sold, and where the draw is instant"`
 	Now         timestamp          `json:"now" from:"-" doc:"the server's time"`
+}
+
+// publicSealView says who has seen the seal before the round that decides was due.
+type publicSealView struct {
+	Round     int64      `json:"round" doc:"of the beacon, which decides"`
+	DueAt     timestamp  `json:"due_at" doc:"when the round is due"`
+	Due       bool       `json:"due" doc:"whether that is over"`
+	Required  int        `json:"required" doc:"how many witnesses of the public log must have seen the seal before"`
+	Witnesses int        `json:"witnesses" doc:"how many have"`
+	SeenAt    *timestamp `json:"seen_at" doc:"when the last of them had; null while none has"`
+	Before    *int64     `json:"seconds_before" doc:"whole seconds from seen_at to due_at"`
+}
+
+// publicSeal is what a campaign's public page says of its seal.
+func (s *Server) publicSeal(ctx context.Context, c *lottery.Campaign) (*publicSealView, error) {
+	if c.Beacon == nil || c.Beacon.Seal == nil {
+		return nil, nil
+	}
+	sealed := c.Beacon.Seal
+	v := &publicSealView{Round: int64(sealed.Round), DueAt: timestamp(sealed.DueAt), Due: c.Beacon.Due, Required: c.Witnesses} //nolint:gosec // Below 2^53.
+	seen, err := s.Log.Seal(ctx, c.ID)
+	if err == nil && seen != nil {
+		v.Witnesses, v.SeenAt, v.Before = seen.Witnesses, new(timestamp(seen.SeenAt)), new(seen.SecondsBefore())
+	}
+	return v, err
 }
 
 type publicWinnerView struct {
@@ -118,6 +144,9 @@ func (s *Server) publicCampaignState(r *http.Request) (any, error) {
 	}
 	v := as[publicCampaignView](c)
 	v.Map, v.Now = m, timestamp(time.Now())
+	if v.Seal, err = s.publicSeal(r.Context(), c); err != nil {
+		return nil, err
+	}
 	if c.Status != lottery.StatusCompleted {
 		return v, nil
 	}

@@ -66,6 +66,7 @@ func (h *auctionHouse) close(t *testing.T, every int) {
 	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
 	complain(t, err)
 	auditNow(t, h.database)
+	auditLog(t, h.database, h.client)
 	t.Logf("books closed: %d commands, %d replayed, %v", len(h.history.Ops()), replayed, h.history.Count())
 }
 

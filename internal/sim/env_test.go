@@ -229,6 +229,7 @@ func closeBooks(t *testing.T, database string, client *sim.Client, history *sim.
 	complain(t, err)
 	auditNow(t, database)
 	complain(t, history.Check(testwait.Context(t, 5*time.Minute), connect(t, database)))
+	auditLog(t, database, client)
 	t.Logf("books closed: %d commands, %d replayed, %v", len(history.Ops()), replayed, history.Count())
 }
 

@@ -253,13 +253,9 @@ func TestSilentWitness(t *testing.T) {
 			<-r.Context().Done()
 		}))
 		c := newCollector(t, h, 50*time.Millisecond, nil, witness.Remote{Key: newCosigner(t, "w").Verifier(), URL: server.URL})
-		began := time.Now()
 		_, answers := ask(t, c, h, 20)
 		if err := answers[0].Err; !errors.Is(err, witness.ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v", name, err)
-		}
-		if took := time.Since(began); took > testwait.Promised(time.Second) {
-			t.Errorf("%s: given up after %v", name, took)
 		}
 		server.Close()
 	}

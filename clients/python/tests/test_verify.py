@@ -11,6 +11,7 @@ from fairlead import verify
 from fairlead.verify import BeaconUnverifiedError, Position, Prize, ProofError, SignedMessage, verify_draw, verify_inclusion
 
 VECTORS = json.loads((ROOT / "fairdraw/testdata/vectors.json").read_bytes())
+SEALED = json.loads((ROOT / "translog/seal/testdata/sealed.json").read_bytes())
 BEACON = json.loads((ROOT / "fairdraw/beacon/testdata/rounds.json").read_bytes())
 CHAINS = {
     "quicknet": {
@@ -154,6 +155,33 @@ class RulesTest(unittest.TestCase):
             self.assertNotIsInstance(caught.exception, BeaconUnverifiedError)
         with self.assertRaises(ProofError):
             verify_draw(forged(POSITIONS, PRIZES, beacon=beacon), verify_signature=lambda signed: True)
+
+    def test_a_seal_in_a_log(self) -> None:
+        proof = SEALED["proof"]
+        draw = verify_draw(json.dumps(proof), verify_signature=lambda signed: True, round=42)
+        found = draw.seal
+        assert found is not None
+        self.assertEqual((found.log, found.index, found.size, found.signatures), ("log.example.com/shop", 5, 7, 4))
+        self.assertEqual((found.due_at - found.sealed_at).total_seconds(), 3.5)
+        with self.assertRaises(BeaconUnverifiedError):
+            verify_draw(json.dumps(proof))
+        seal = proof["seal"]
+        note, leaf = seal["checkpoint"], seal["leaf"]
+        for change in (
+            {"index": 4}, {"index": 7}, {"inclusion": seal["inclusion"][1:]}, {"inclusion": [*seal["inclusion"], "0" * 64]},
+            {"inclusion": ["0" * 64, *seal["inclusion"][1:]]}, {"leaf": leaf[:-1]}, {"leaf": leaf[4:]}, {"leaf": leaf[:4] + "\n" + leaf[4:]}, {"leaf": ""},
+            {"checkpoint": note.replace("\n7\n", "\n9\n")}, {"checkpoint": note.replace("\n7\n", "\n07\n")}, {"checkpoint": note.partition("—")[0]},
+            {"checkpoint": note.replace("\n\n", "\nmore\n\n")}, {"checkpoint": note + "x"}, {"more": 1},
+        ):
+            with self.subTest(change), self.assertRaises(ProofError) as caught:
+                verify_draw(json.dumps({**proof, "seal": {**seal, **change}}))
+            self.assertNotIsInstance(caught.exception, BeaconUnverifiedError)
+        for wrong in ({**proof, "versions": {"document": 2, "algorithm": 1}}, {k: v for k, v in proof.items() if k != "seal"}):
+            with self.assertRaisesRegex(ProofError, "seal"):
+                verify_draw(json.dumps(wrong))
+        other = forged(POSITIONS, PRIZES, beacon=proof["beacon"], versions=proof["versions"], seal=seal)
+        with self.assertRaisesRegex(ProofError, "seal.leaf"):
+            verify_draw(other)
 
     def test_a_chain_has_to_be_trusted(self) -> None:
         chain: dict[str, Any] = {"scheme": "bls-unchained-g1-rfc9380", "public_key": "01" * 96, "period": 3, "genesis_time": 1,

@@ -1288,6 +1288,8 @@ export interface ProofDocument {
   prizes: ProofPrize[];
   /** of the sealed positions, 32 bytes in hex */
   root: string;
+  /** where the seal is in the public log; absent unless witnesses have seen it before the beacon's round */
+  seal?: ProofSeal;
   /** 32 bytes in hex */
   server_seed: string;
   versions: ProofVersions;
@@ -1306,6 +1308,17 @@ export interface ProofPrize {
   layer: number;
   name: string;
   quantity: number;
+}
+
+export interface ProofSeal {
+  /** a signed note, cosigned by witnesses before the round was due */
+  checkpoint: string;
+  /** hashes in hex from the leaf up to the checkpoint's root */
+  inclusion: string[];
+  /** number of the entry in the log, from 0 */
+  index: number;
+  /** the entry's bytes in base64 */
+  leaf: string;
 }
 
 export interface ProofVersions {
@@ -1352,6 +1365,8 @@ export interface PublicCampaign {
   published_at: string | null;
   /** hex root of the sealed positions; null before the draw */
   root: string | null;
+  /** null before everything is sold, and where the draw is instant */
+  seal: PublicSeal;
   status: "active" | "drawing" | "completed" | "cancelled";
   /** empty before the draw */
   winners: PublicWinner[];
@@ -1382,6 +1397,23 @@ export interface PublicRank {
   amount: number;
   rank: number;
   winning: boolean;
+}
+
+export interface PublicSeal {
+  /** whether that is over */
+  due: boolean;
+  /** when the round is due */
+  due_at: string;
+  /** how many witnesses of the public log must have seen the seal before */
+  required: number;
+  /** of the beacon, which decides */
+  round: number;
+  /** whole seconds from seen_at to due_at */
+  seconds_before: number | null;
+  /** when the last of them had; null while none has */
+  seen_at: string | null;
+  /** how many have */
+  witnesses: number;
 }
 
 export interface PublicWinner {
@@ -1641,6 +1673,28 @@ export interface ScheduleRequest {
   jitter?: string;
   /** RFC 3339; past: at once */
   publish_at: string;
+}
+
+export interface Seal {
+  campaign: string;
+  /** the signed note that witnesses have cosigned before the round was due */
+  checkpoint: string;
+  /** when the round is due */
+  due_at: string;
+  /** hashes in hex from the leaf up to the checkpoint's root */
+  inclusion: string[];
+  /** number of the entry in the log, from 0 */
+  index: number;
+  /** the log's verifier key, as /log/key has it */
+  key: string;
+  /** the entry's bytes in base64, a JSON document with the root, the round and when it is due */
+  leaf: string;
+  /** whole seconds from seen_at to due_at */
+  seconds_before: number;
+  /** when the last of them did, by its clock */
+  seen_at: string;
+  /** how many witnesses have cosigned it in time */
+  witnesses: number;
 }
 
 export interface Series {
@@ -1912,6 +1966,7 @@ export type ProblemCode =
   | "not_active"
   | "not_drawn"
   | "not_found"
+  | "not_sealed"
   | "not_sold_out"
   | "outcome_unknown"
   | "overloaded"
@@ -2061,6 +2116,8 @@ export interface Routes {
     "/v1/campaigns/{id}/proof/positions/{position}": { path: { id: string; position: string }; answer: InclusionDocument };
     /** List purchases in the order of sale; to a user, its own */
     "/v1/campaigns/{id}/purchases": { path: { id: string }; query?: { limit?: number; after?: string }; answer: PurchaseList };
+    /** Prove that witnesses have seen a campaign's seal before its round */
+    "/v1/campaigns/{id}/seal": { path: { id: string }; answer: Seal };
     /** Read what the sales add up to */
     "/v1/campaigns/{id}/statistics": { path: { id: string }; answer: Statistics };
     /** List transfers between ledgers, oldest first */

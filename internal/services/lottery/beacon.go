@@ -75,6 +75,11 @@ func (e *UnwitnessedError) Error() string {
 	return fmt.Sprintf("%d witnesses of the log have cosigned the seal before the round was due, and %d are required", e.Seen, e.Required)
 }
 
+// NotSealedError is returned where a campaign has no seal that witnesses of the public log have seen before its round.
+type NotSealedError struct{ Why string }
+
+func (e *NotSealedError) Error() string { return e.Why }
+
 // unwitnessed reports whether a campaign can never be drawn, because too few witnesses have seen its seal in time.
 func (s *State) unwitnessed() bool {
 	b := s.Campaign.Beacon

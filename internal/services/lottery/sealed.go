@@ -100,15 +100,19 @@ func (s *Service) Include(ctx context.Context, c *Campaign, tree *fairdraw.Tree,
 	return tree.Include(p.Ordinal, tile)
 }
 
-// WriteProof writes the document from which anyone recomputes a campaign's draw. It returns [ErrNotDrawn] before the draw.
-func (s *Service) WriteProof(ctx context.Context, c *Campaign, w io.Writer) error {
+// WriteProof writes the document from which anyone recomputes a campaign's draw, with the seal's place in the public log unless that is nil.
+// It returns [ErrNotDrawn] before the draw.
+func (s *Service) WriteProof(ctx context.Context, c *Campaign, seal *fairdraw.Seal, w io.Writer) error {
 	draw, seed, err := s.Result(ctx, c.ID)
 	if err != nil {
 		return err
 	}
 	in, result := NewDrawInput(c, seed, nil), &fairdraw.Result{Root: draw.Root, Winners: draw.Winners}
 	proof := fairdraw.NewProof(in, result)
-	if draw.Round != nil {
+	switch {
+	case draw.Round != nil && seal != nil:
+		proof = fairdraw.NewSealedProof(in, result, c.Beacon.Chain, *draw.Round, *seal)
+	case draw.Round != nil:
 		proof = fairdraw.NewBeaconProof(in, result, c.Beacon.Chain, *draw.Round)
 	}
 	return proof.WriteJSON(w, s.sealedPositions(ctx, c))

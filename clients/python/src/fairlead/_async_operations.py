@@ -676,6 +676,15 @@ class AsyncOperations:
             answer=answer,
         )
 
+    async def campaign_seal(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Seal:
+        """Prove that witnesses have seen a campaign's seal before its round. See :meth:`fairlead.Client.campaign_seal`."""
+        return await self._invoke(
+            "GET",
+            _path("/v1/campaigns/{id}/seal", {"id": campaign}),
+            _types.Seal,
+            answer=answer,
+        )
+
     async def statistics(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Statistics:
         """Read what the sales add up to. See :meth:`fairlead.Client.statistics`."""
         return await self._invoke(

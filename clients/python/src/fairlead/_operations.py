@@ -87,6 +87,7 @@ METHODS = {
     "post-campaigns-id-publish": "publish_campaign",
     "get-campaigns-id-purchases": "purchases",
     "post-campaigns-id-purchases": "buy",
+    "get-campaigns-id-seal": "campaign_seal",
     "get-campaigns-id-statistics": "statistics",
     "post-cross-legs": "execute_cross_leg",
     "get-cross-transfers": "cross_transfers",
@@ -1253,6 +1254,16 @@ class Operations:
             key=idempotency_key,
             answer=answer,
         )
+
+    def campaign_seal(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Seal:
+        """Prove that witnesses have seen a campaign's seal before its round.
+
+        Returns the leaf with the campaign's root and round, the hashes that prove it under a checkpoint, and that
+        checkpoint as witnesses have cosigned it before the round was due. The proof of the draw carries the same.
+
+        For users, within what is theirs or published, and for admin, service and reader keys.
+        """
+        return self._invoke("GET", _path("/v1/campaigns/{id}/seal", {"id": campaign}), _types.Seal, answer=answer)
 
     def statistics(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Statistics:
         """Read what the sales add up to.

@@ -88,6 +88,7 @@ __all__ = [
     "PublicPlace",
     "PublicPosition",
     "PublicRank",
+    "PublicSeal",
     "PublicWinner",
     "PublicWon",
     "Publication",
@@ -104,6 +105,7 @@ __all__ = [
     "SaleMap",
     "SaleMark",
     "Sales",
+    "Seal",
     "Series",
     "Shared",
     "Statistics",
@@ -1113,6 +1115,8 @@ class PublicCampaign:
     published_at: datetime | None
     #: hex root of the sealed positions; null before the draw
     root: str | None
+    #: null before everything is sold, and where the draw is instant
+    seal: PublicSeal
     status: str
     #: empty before the draw
     winners: list[PublicWinner]
@@ -1146,6 +1150,24 @@ class PublicRank:
     amount: int
     rank: int
     winning: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicSeal:
+    #: whether that is over
+    due: bool
+    #: when the round is due
+    due_at: datetime
+    #: how many witnesses of the public log must have seen the seal before
+    required: int
+    #: of the beacon, which decides
+    round: int
+    #: whole seconds from seen_at to due_at
+    seconds_before: int | None
+    #: when the last of them had; null while none has
+    seen_at: datetime | None
+    #: how many have
+    witnesses: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1354,6 +1376,29 @@ class Sales:
     sales: list[SaleMark]
     sold: int
     total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    campaign: str
+    #: the signed note that witnesses have cosigned before the round was due
+    checkpoint: str
+    #: when the round is due
+    due_at: datetime
+    #: hashes in hex from the leaf up to the checkpoint's root
+    inclusion: list[str]
+    #: number of the entry in the log, from 0
+    index: int
+    #: the log's verifier key, as /log/key has it
+    key: str
+    #: the entry's bytes in base64, a JSON document with the root, the round and when it is due
+    leaf: str
+    #: whole seconds from seen_at to due_at
+    seconds_before: int
+    #: when the last of them did, by its clock
+    seen_at: datetime
+    #: how many witnesses have cosigned it in time
+    witnesses: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,18 @@ nothing of the rest of this package.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from ._strict import ProofError, Reader
 
-__all__ = ["BeaconUnverifiedError", "Draw", "Inclusion", "Position", "Prize", "ProofError", "SignedMessage", "Winner", "verify_draw", "verify_inclusion"]
+__all__ = ["BeaconUnverifiedError", "Draw", "Inclusion", "Position", "Prize", "ProofError", "Seal", "SignedMessage", "Winner", "verify_draw", "verify_inclusion"]
 
 # Limits of §2, and of §9 and §11 for whole documents.
 MAX_POSITIONS = 1_000_000
@@ -24,6 +27,11 @@ MAX_NUMBER = 1_000_000
 MAX_PROOF_BYTES = 1 << 30
 MAX_INCLUSION_BYTES = 1 << 16
 MAX_SIBLINGS = 20
+# Limits of §9.1.
+MAX_LEAF_BYTES = 65_535
+MAX_CHECKPOINT_BYTES = 128 << 10
+MAX_LOG_SIZE = (1 << 53) - 1
+MAX_LOG_SIBLINGS = 53
 
 _SALT = b"fairlead/fairdraw/v1"
 
@@ -79,6 +87,20 @@ class Winner:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """Where the seal of a draw is in a public log. That it is there, and says the same as the proof, was verified; the signatures of
+    the checkpoint were not."""
+
+    log: str  #: the log's name, as the checkpoint has it
+    index: int  #: of the entry, from 0
+    size: int  #: how many entries the checkpoint has
+    sealed_at: datetime
+    due_at: datetime  #: when the beacon's round was due
+    checkpoint: str  #: the signed note
+    signatures: int  #: how many it has, none of which was verified
+
+
+@dataclass(frozen=True, slots=True)
 class Draw:
     """A draw whose proof is valid."""
 
@@ -88,6 +110,7 @@ class Draw:
     positions: Sequence[Position]
     prizes: Sequence[Prize]
     winners: Sequence[Winner]
+    seal: Seal | None = None  #: in documents of version 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +136,10 @@ def verify_draw(
     """Recomputes a draw from its proof, the answer of ``Client.proof``, and returns it. Raises a :class:`ProofError` that names
     the first difference.
 
+    A document of version 3 has its seal in a public log. This function verifies that the log's entry is that of the draw, and that it is
+    under the checkpoint. It does not verify who has signed the checkpoint, because Python's standard library has no Ed25519:
+    ``fairlead verify --log-key --witness`` does, and says how long before the round that was.
+
     commitment: what was published before the sale, 64 hexadecimal digits. A proof without it shows only that it agrees with
         itself. Take it from where it was published, not from the proof.
     root: what was published at sell-out, likewise
@@ -122,7 +149,7 @@ def verify_draw(
     trusted_chains: the hashes of further chains to trust; drand's quicknet and default are trusted
     """
     reader = Reader(document, MAX_PROOF_BYTES)
-    draw, seed, draw_seed, listed, beacon = reader.whole(lambda: _read_proof(reader))
+    draw, seed, draw_seed, listed, beacon, in_log = reader.whole(lambda: _read_proof(reader))
     if not any(seed):
         raise ProofError("server_seed: all zero")
     _same("commitment", _sha256(seed).hex(), draw.commitment)
@@ -139,6 +166,8 @@ def verify_draw(
     if round is not None and (beacon is None or round != beacon.round):
         raise ProofError(f"the published round: {round} was expected, not {beacon and beacon.round}")
     if beacon is not None:
+        if in_log is not None:
+            draw = replace(draw, seal=_verify_seal(draw, beacon, in_log))
         _verify_beacon(beacon, trusted_chains, verify_signature)
     return draw
 
@@ -164,18 +193,23 @@ def verify_inclusion(document: bytes | str, root: str) -> Inclusion:
     index, size, siblings = fields["index"], fields["size"], iter(fields["siblings"])
     if index >= size:
         raise ProofError(f"index: {index} is not under the size, {size}")
-    digest, i, width = leaf(fields["position"]), index, size
-    while width > 1:  # §11
+    digest = _climb("siblings", leaf(fields["position"]), index, size, siblings)
+    _same("root", seal(fields["campaign"], size, digest).hex(), root)
+    return Inclusion(fields["campaign"], root, fields["position"], index, size)
+
+
+def _climb(what: str, digest: bytes, i: int, width: int, siblings: Iterator[bytes]) -> bytes:
+    """The top of the tree over a leaf (§11), which is that of RFC 6962."""
+    while width > 1:
         if i ^ 1 < width:
             sibling = next(siblings, None)
             if sibling is None:
-                raise ProofError("siblings: one is missing")
+                raise ProofError(f"{what}: one is missing")
             digest = node(sibling, digest) if i % 2 else node(digest, sibling)
         i, width = i // 2, (width + 1) // 2
     if next(siblings, None) is not None:
-        raise ProofError("siblings: one is left over")
-    _same("root", seal(fields["campaign"], size, digest).hex(), root)
-    return Inclusion(fields["campaign"], root, fields["position"], index, size)
+        raise ProofError(f"{what}: one is left over")
+    return digest
 
 
 # --- Reading (§9, §10) ---
@@ -190,27 +224,70 @@ class _Beacon:
     genesis_seed: bytes = b""
     round: int | None = None
     previous: bytes = b""
+    period: int = 0
+    genesis_time: int = 0
 
 
-def _read_proof(r: Reader) -> tuple[Draw, bytes, bytes, list[Winner], _Beacon | None]:
+@dataclass(frozen=True, slots=True)
+class _Seal:
+    leaf: bytes
+    index: int
+    inclusion: list[bytes]
+    checkpoint: str
+
+
+def _read_proof(r: Reader) -> tuple[Draw, bytes, bytes, list[Winner], _Beacon | None, _Seal | None]:
     fields = r.object({
-        "versions": lambda: _versions(r, 1, 2),
+        "versions": lambda: _versions(r, 1, 2, 3),
         "campaign": r.text,
         "commitment": r.digest,
         "server_seed": r.digest,
         "root": r.digest,
         "draw_seed": r.digest,
         "beacon": lambda: _read_beacon(r),
+        "seal": lambda: _read_seal(r),
         "positions": lambda: r.list(_position(r), MAX_POSITIONS),
         "prizes": lambda: r.list(_prize(r), MAX_PRIZES),
         "winners": lambda: r.list(_winner(r), MAX_WINNERS),
-    }, frozenset({"beacon"}))
-    beacon = fields.get("beacon")
-    if (fields["versions"] == 2) != (beacon is not None and beacon.scheme != ""):
+    }, frozenset({"beacon", "seal"}))
+    beacon, in_log = fields.get("beacon"), fields.get("seal")
+    if (fields["versions"] >= 2) != (beacon is not None and beacon.scheme != ""):
         raise ProofError("beacon: not that of the document's version")
+    if (fields["versions"] == 3) != (in_log is not None):
+        raise ProofError("seal: not that of the document's version")
     listed = fields["winners"]
     draw = Draw(fields["campaign"], fields["commitment"].hex(), fields["root"].hex(), fields["positions"], fields["prizes"], listed)
-    return draw, fields["server_seed"], fields["draw_seed"], listed, beacon
+    return draw, fields["server_seed"], fields["draw_seed"], listed, beacon, in_log
+
+
+def _read_seal(r: Reader) -> _Seal:
+    def text(limit: int) -> str:
+        value = r.string()
+        if not 1 <= len(value.encode("utf-8")) <= limit:
+            raise r.fail(f"1 to {limit} bytes were expected")
+        return value
+
+    def in_base64() -> bytes:
+        raw = _base64(text(4 * ((MAX_LEAF_BYTES + 2) // 3)))
+        if raw is None or len(raw) > MAX_LEAF_BYTES:
+            raise r.fail("base64 was expected")
+        return raw
+
+    return _Seal(**r.object({
+        "leaf": in_base64,
+        "index": lambda: r.integer(0, MAX_LOG_SIZE - 1),
+        "inclusion": lambda: r.list(r.digest, MAX_LOG_SIBLINGS),
+        "checkpoint": lambda: text(MAX_CHECKPOINT_BYTES),
+    }))
+
+
+def _base64(text: str) -> bytes | None:
+    """Reads base64 that is written in the one way that there is."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return raw if base64.b64encode(raw).decode() == text else None
 
 
 def _versions(r: Reader, *known: int) -> int:
@@ -269,7 +346,7 @@ def _read_beacon(r: Reader) -> _Beacon:
     if _sha256(description) != fields["chain_hash"]:
         raise r.fail("chain_hash is not that of the chain")
     return _Beacon(fields["signature"], scheme, fields["chain_hash"].hex(), fields["public_key"], fields["genesis_seed"],
-                   fields["round"], fields.get("previous_signature", b""))
+                   fields["round"], fields.get("previous_signature", b""), fields["period"], fields["genesis_time"])
 
 
 def _verify_beacon(beacon: _Beacon, trusted: Collection[str], verify: Callable[[SignedMessage], bool] | None) -> None:
@@ -291,6 +368,45 @@ def _verify_beacon(beacon: _Beacon, trusted: Collection[str], verify: Callable[[
     signed = SignedMessage(beacon.scheme, _sha256(beacon.previous + _u64(beacon.round)), beacon.public_key, beacon.signature)
     if verify(signed) is not True:
         raise ProofError("beacon.signature: not that of the round")
+
+
+# --- The seal (§9.1) ---
+
+_CHECKPOINT = re.compile(
+    r"([^\x00-\x1f\x7f]+)\n([1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n\n((?:\u2014 [^\x00-\x20\x7f+]+ [A-Za-z0-9+/=]+\n)+)")
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LAST = 253402300799  # the last second of the year 9999
+
+
+def _verify_seal(draw: Draw, beacon: _Beacon, s: _Seal) -> Seal:
+    assert beacon.round is not None  # As a document of version 3 has it.
+    due = beacon.genesis_time + (beacon.round - 1) * beacon.period
+    if due > _LAST:
+        raise ProofError("seal.leaf: the round is due after the year 9999")
+    due_at = _EPOCH + timedelta(seconds=due)
+    topic = "campaign:" + draw.campaign.replace("\\", "\\\\").replace('"', '\\"')
+    head = f'{{"type":"campaign.sealed","topic":"{topic}","seq":2,"at":"'.encode()
+    tail = (f'","data":{{"positions":{len(draw.positions)},"root":"{draw.root}","round":{beacon.round},'
+            f'"due_at":"{due_at:%Y-%m-%dT%H:%M:%S}.000000Z"}}}}').encode()
+    at = s.leaf[len(head):-len(tail)].decode("latin-1")
+    if s.leaf[:len(head)] != head or s.leaf[-len(tail):] != tail or not _TIME.fullmatch(at):
+        raise ProofError("seal.leaf: it does not say that this campaign was sealed with this root for this round")
+    try:
+        sealed_at = datetime.strptime(at, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+    except ValueError as err:
+        raise ProofError(f"seal.leaf: {at} is no time") from err
+    if sealed_at > due_at - timedelta(seconds=beacon.period):
+        raise ProofError(f"seal.leaf: sealed at {at}, less than a period before the round was due")
+    match = _CHECKPOINT.fullmatch(s.checkpoint)
+    root = match and _base64(match[3])
+    if match is None or root is None or int(match[2]) > MAX_LOG_SIZE:
+        raise ProofError("seal.checkpoint: it is not a signed checkpoint of a log")
+    size = int(match[2])
+    if s.index >= size:
+        raise ProofError(f"seal.index: {s.index} is not under the size, {size}")
+    _same("seal.inclusion", root.hex(), _climb("seal.inclusion", _sha256(b"\x00" + s.leaf), s.index, size, iter(s.inclusion)).hex())
+    return Seal(match[1], s.index, size, sealed_at, due_at, s.checkpoint, match[4].count("\n"))
 
 
 # --- Rules and comparisons (§2, §9) ---
