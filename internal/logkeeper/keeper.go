@@ -242,7 +242,7 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 		var order time.Time
 		for _, f := range facts {
 			if f.Seq != news[i].Next {
-				return errors.New("logkeeper: fact " + news[i].Topic.String() + " is not the next one")
+				return errors.New("logkeeper: fact " + news[i].String() + " is not the next one")
 			}
 			if news[i].Next++; f.At.After(order) {
 				order = f.At

@@ -189,7 +189,8 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 		for _, h := range t.Hashes {
 			raw = append(raw, h[:]...)
 		}
-		levels, numbers, hashes = append(levels, int16(t.Level)), append(numbers, t.Number), append(hashes, raw)
+		levels = append(levels, int16(t.Level)) //nolint:gosec // It is under 8.
+		numbers, hashes = append(numbers, t.Number), append(hashes, raw)
 	}
 	writes = append(writes, logWrite{saveTiles, []any{levels, numbers, hashes}})
 	var (
@@ -205,16 +206,20 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 			bundles, data = append(bundles, number), append(data, nil)
 		}
 		last := &data[len(data)-1]
-		*last = append(binary.BigEndian.AppendUint16(*last, uint16(len(entry))), entry...)
+		*last = append(binary.BigEndian.AppendUint16(*last, uint16(len(entry))), entry...) //nolint:gosec // As above.
 	}
 	writes = append(writes, logWrite{saveBundles, []any{bundles, data}})
-	n := len(batch.Runs)
-	kinds, ids, seqs, indexes := make([]int16, n), make([][16]byte, n), make([]int64, n), make([]int64, n)
-	counts, parts := make([]int32, n), make([]int32, n)
+	var (
+		kinds         []int16
+		ids           [][16]byte
+		seqs, indexes []int64
+		counts, parts []int
+	)
 	// Of several runs of a topic, the last one says how far it has come.
 	last := map[logkeeper.Topic]logkeeper.Run{}
-	for i, r := range batch.Runs {
-		kinds[i], ids[i], seqs[i], indexes[i], counts[i], parts[i] = int16(r.Kind), r.ID, r.Seq, r.Index, int32(r.Count), int32(r.Parts)
+	for _, r := range batch.Runs {
+		kinds, ids, seqs, indexes = append(kinds, int16(r.Kind)), append(ids, r.ID), append(seqs, r.Seq), append(indexes, r.Index)
+		counts, parts = append(counts, r.Count), append(parts, r.Parts)
 		last[r.Topic] = r
 	}
 	writes = append(writes, logWrite{saveRuns, []any{kinds, ids, seqs, indexes, counts, parts}})
@@ -322,9 +327,12 @@ func (l *Log) Look(ctx context.Context) (news []logkeeper.News, err error) {
 			sql  string
 			args []any
 		}{
-			{logkeeper.KindCampaign, lookCampaigns, nil}, {logkeeper.KindCampaign, addedCampaigns, []any{lookLimit}},
-			{logkeeper.KindAuction, lookAuctions, nil}, {logkeeper.KindAuction, addedAuctions, []any{lookLimit}},
-			{logkeeper.KindMultidraw, lookMultidraws, nil}, {logkeeper.KindMultidraw, addedMultidraws, []any{lookLimit}},
+			{logkeeper.KindCampaign, lookCampaigns, nil},
+			{logkeeper.KindCampaign, addedCampaigns, []any{lookLimit}},
+			{logkeeper.KindAuction, lookAuctions, nil},
+			{logkeeper.KindAuction, addedAuctions, []any{lookLimit}},
+			{logkeeper.KindMultidraw, lookMultidraws, nil},
+			{logkeeper.KindMultidraw, addedMultidraws, []any{lookLimit}},
 		} {
 			b.Queue(look.sql, look.args...).Query(collect(&news, func(row pgx.CollectableRow) (n logkeeper.News, err error) {
 				n.Kind = look.kind

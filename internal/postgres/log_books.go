@@ -184,7 +184,7 @@ func addOutside(ctx context.Context, tx pgx.Tx, before outsideSums, since, upto 
 // uuidAt is the greatest UUIDv7 of a millisecond.
 func uuidAt(at time.Time) (id uuid.UUID) {
 	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(max(at.UnixMilli(), 0))) //nolint:gosec // It is not negative.
+	binary.BigEndian.PutUint64(ms[:], uint64(max(at.UnixMilli(), 0)))
 	copy(id[:6], ms[2:])
 	for i := 6; i < len(id); i++ {
 		id[i] = 0xff

@@ -76,7 +76,7 @@ func (db *DB) CheckLog(ctx context.Context, limit time.Duration) (c LogCheck, er
 
 // compare makes the leaves of a topic anew, and compares them with those that are there.
 func (l *Log) compare(ctx context.Context, r *LogReader, n logkeeper.News, secret []byte, c *LogCheck) (difference string, err error) {
-	names := alias.In(n.Topic.String(), secret)
+	names := alias.In(n.String(), secret)
 	name := func(account string) string { return names.Of(account).Name }
 	at := int64(0) // the next entry of the topic is not before this
 	for n.Next < n.End {
@@ -102,7 +102,7 @@ func (l *Log) compare(ctx context.Context, r *LogReader, n logkeeper.News, secre
 			if err != nil {
 				return "", err
 			}
-			leaf := translog.Leaf{Type: f.Type, Topic: n.Topic.String(), Seq: f.Seq, At: f.At, Data: data}
+			leaf := translog.Leaf{Type: f.Type, Topic: n.String(), Seq: f.Seq, At: f.At, Data: data}
 			if want, _, err = leaf.Entries(want, nil); err != nil {
 				return "", err
 			}

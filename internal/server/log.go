@@ -84,7 +84,7 @@ func (s *Server) published(ctx context.Context) (p logkeeper.Published, err erro
 }
 
 // errNoLog is returned while no checkpoint is published.
-var errNoLog error = &refusal{Kind: edge.NotFound, Detail: "no checkpoint of the log is published yet"} //nolint:gochecknoglobals,errname // A constant.
+var errNoLog error = &refusal{Kind: edge.NotFound, Detail: "no checkpoint of the log is published yet"} //nolint:errname // A constant.
 
 // errBrokenLog is returned where the log's tables lack what is under its checkpoint.
 var errBrokenLog = errors.New("the log's tables lack what its checkpoint has")
@@ -133,16 +133,14 @@ func (s *Server) logTile(w http.ResponseWriter, r *http.Request) error {
 	if t.N > p.Size>>(level*torchwood.TileHeight)/torchwood.TileWidth || (t.N*torchwood.TileWidth+int64(t.W)) > p.Size>>(level*torchwood.TileHeight) {
 		return &refusal{Kind: edge.NotFound, Detail: "the log's checkpoint has no such tile"}
 	}
-	raw, err := s.pages.read(r.Context(), r.URL.Path, func(ctx context.Context) ([]byte, int64, error) {
-		raw, err := s.readTile(ctx, t)
-		return raw, int64(len(raw)), err
-	})
+	// From the tables each time: what somebody has changed there must not stay hidden behind a copy in memory.
+	raw, err := bounded(r.Context(), s.tiles, func(ctx context.Context) ([]byte, error) { return s.readTile(ctx, t) })
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", forEver)
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(raw) // The client went away.
+	_, _ = w.Write(raw) //nolint:gosec // Bytes of the log, as such. The client may have gone away.
 	return nil
 }
 

@@ -67,7 +67,7 @@ func (w *witness) name() string {
 
 // start starts it for a log, and waits until it answers.
 func (w *witness) start(ctx context.Context, log string) error {
-	w.cmd = exec.Command(w.binary, "witness", "--key", filepath.Join(w.dir, "key"), "--state", filepath.Join(w.dir, "state"), "--log", log, "--listen", w.addr) //nolint:noctx // It is killed.
+	w.cmd = exec.Command(w.binary, "witness", "--key", filepath.Join(w.dir, "key"), "--state", filepath.Join(w.dir, "state"), "--log", log, "--listen", w.addr)
 	out, err := os.OpenFile(filepath.Join(w.dir, "out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (w *witness) checkpoint(log string) string {
 }
 
 // visits asks without keeping connections, since who is asked may be gone the next time.
-var visits = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}} //nolint:gochecknoglobals // It has no state.
+var visits = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // fetch reads an address, with a key or none; the status is 0 where no whole answer came.
 func fetch(ctx context.Context, address, key string) (status int, body []byte) {
@@ -216,7 +216,8 @@ type logState struct {
 
 func readLogState(ctx context.Context, from interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}) (s logState, err error) {
+},
+) (s logState, err error) {
 	err = from.QueryRow(ctx, `SELECT size, published, refused FROM log_state`).Scan(&s.Size, &s.Published, &s.Refused)
 	return s, err
 }

@@ -345,14 +345,15 @@ func TestLogOutlastsKills(t *testing.T) {
 // late tells how old the oldest fact of each batch was when it became a leaf, as the servers that run now have counted.
 func (s *logSite) late(t *testing.T) string {
 	t.Helper()
-	const of = "fairlead_log_late_seconds"
 	sums := map[string]float64{}
 	for _, server := range s.servers {
 		for line := range strings.Lines(string(metricsOf(t, server))) {
 			var value float64
 			name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if _, err := fmt.Sscan(text, &value); err == nil && strings.HasPrefix(name, of) {
-				sums[strings.TrimPrefix(name, of)] += value
+			if of, ok := strings.CutPrefix(name, "fairlead_log_late_seconds"); ok {
+				_, err := fmt.Sscan(text, &value)
+				testwait.Must(t, err)
+				sums[of] += value
 			}
 		}
 	}

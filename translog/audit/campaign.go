@@ -41,6 +41,7 @@ type campaign struct {
 	beacon     *chain
 	root       []byte
 	round      int64
+	witnesses  int
 	trusted    map[string]bool
 	counts     *Counts
 }
@@ -53,6 +54,9 @@ func (c *campaign) apply(l *leaf) (over bool, p *problem) {
 		campaignPublished: {campaignSealed, campaignCancelled},
 		campaignSealed:    {campaignDrawn},
 	}[c.step]
+	if c.step == campaignSealed && c.witnesses > 0 {
+		next = append(next, campaignCancelled) // Too few have seen the seal in time.
+	}
 	if !slices.Contains(next, l.kind) {
 		return false, &problem{"order", l.kind, strings.Join(next, " or ")}
 	}
@@ -93,7 +97,7 @@ func (c *campaign) created(o object) {
 	if o.has("purchase_limit") {
 		o.number("purchase_limit", 1)
 	}
-	o.number("witnesses", 0)
+	c.witnesses = o.number("witnesses", 0)
 	switch mode := o.str("draw"); mode {
 	case "instant":
 		o.absent("beacon", "the draw is instant")

@@ -80,12 +80,13 @@ PINNED = {
 class Campaign(Topic):
     ORDER = {
         "campaign.created": [None], "campaign.published": ["campaign.created"], "campaign.sealed": ["campaign.published"],
-        "campaign.drawn": ["campaign.sealed"], "campaign.cancelled": ["campaign.created", "campaign.published"],
+        "campaign.drawn": ["campaign.sealed"], "campaign.cancelled": ["campaign.created", "campaign.published", "campaign.sealed"],
     }
 
     def __init__(self, name):
         super().__init__(name)
         self.state = None
+        self.seal = None
 
     def decide(self, leaf):
         demand(leaf.type in self.ORDER, "campaigns have no such fact")
@@ -123,7 +124,7 @@ class Campaign(Topic):
         pass
 
     def cancelled(self, leaf):
-        pass
+        demand(self.seal is None or self.made["witnesses"] > 0, "a campaign without witnesses cannot be cancelled after its seal")
 
     def sealed(self, leaf):
         self.seal = seal = read(leaf.data, SEAL)
