@@ -30,11 +30,12 @@ type keptLog struct {
 	db    *DB
 	key   *translog.Key
 	guard string
+	tiles func(logkeeper.TileSource) logkeeper.TileSource // wraps what reads tiles, where it is there
 }
 
 func newKeptLog(t *testing.T, db *DB) *keptLog {
 	t.Helper()
-	return &keptLog{db, generated(t), filepath.Join(t.TempDir(), "log.signed")}
+	return &keptLog{db: db, key: generated(t), guard: filepath.Join(t.TempDir(), "log.signed")}
 }
 
 func generated(t *testing.T) *translog.Key {
@@ -53,7 +54,11 @@ func (l *keptLog) keep(t *testing.T, term int64, with func(logkeeper.Store) logk
 	if with != nil {
 		wrapped = with(store)
 	}
-	p = logkeeper.NewPublisher(logkeeper.PublisherOptions{Store: wrapped, Tiles: store.Tile, Key: l.key, Guard: logkeeper.NewGuard(l.guard)})
+	tiles := store.Tile
+	if l.tiles != nil {
+		tiles = l.tiles(tiles)
+	}
+	p = logkeeper.NewPublisher(logkeeper.PublisherOptions{Store: wrapped, Tiles: tiles, Key: l.key, Guard: logkeeper.NewGuard(l.guard)})
 	k := logkeeper.New(logkeeper.Options{Store: wrapped, Publisher: p})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -364,6 +369,47 @@ func TestLogRefusesAnOlderCopy(t *testing.T) {
 	var size int64
 	testwait.Check(t, db.pool.QueryRow(t.Context(), `SELECT size FROM log_state`).Scan(&size))
 	t.Logf("%d leaves were appended, and none signed", size)
+}
+
+// willing is a store that must not be told of a refusal to sign.
+type willing struct {
+	logkeeper.Store
+
+	t *testing.T
+}
+
+func (s willing) Refuse(ctx context.Context, term int64, why string) error {
+	if why != "" {
+		s.t.Errorf("refused: %s", why)
+	}
+	return s.Store.Refuse(ctx, term, why)
+}
+
+// TestLogOutlastsUnreadTiles has a process that begins to keep the log fail to read its tiles for a while. That is no reason to refuse
+// to sign: it goes on once they can be read.
+func TestLogOutlastsUnreadTiles(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	_, end := l.keep(t, 1, nil)
+	before := l.published(t, func() int64 { return 1 })
+	end()
+	var failed atomic.Int64
+	l.tiles = func(read logkeeper.TileSource) logkeeper.TileSource {
+		return func(ctx context.Context, level int, number int64) ([]tlog.Hash, error) {
+			if failed.Add(1) <= 2 {
+				return nil, errDied
+			}
+			return read(ctx, level, number)
+		}
+	}
+	s, id := lot(t, db, nil)
+	decide(t, s, id, auction.PlaceBid{Account: "ann", Amount: 10})
+	l.keep(t, 2, func(store logkeeper.Store) logkeeper.Store { return willing{store, t} })
+	l.topics(t, l.published(t, func() int64 { return before.Size + 4 }))
+	if failed.Load() <= 2 {
+		t.Errorf("%d tiles were read", failed.Load())
+	}
 }
 
 // refused is the log's state once nothing is signed any more.

@@ -345,13 +345,18 @@ func TestLogOutlastsKills(t *testing.T) {
 // late tells how old the oldest fact of each batch was when it became a leaf, as the servers that run now have counted.
 func (s *logSite) late(t *testing.T) string {
 	t.Helper()
-	var lines []string
+	sums := map[string]float64{}
 	for _, server := range s.servers {
 		for line := range strings.Lines(string(metricsOf(t, server))) {
-			if after, ok := strings.CutPrefix(line, "fairlead_log_late_seconds"); ok {
-				lines = append(lines, strings.TrimSpace(after))
+			var value float64
+			name, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if of, ok := strings.CutPrefix(name, "fairlead_log_late_seconds"); ok {
+				_, err := fmt.Sscan(text, &value)
+				testwait.Must(t, err)
+				sums[of] += value
 			}
 		}
 	}
-	return strings.Join(lines, ", ")
+	return fmt.Sprintf("%.0f batches, %.2f s on average; %.0f by up to 0.5 s, %.0f by up to 1 s, %.0f by up to 2.5 s",
+		sums["_count"], sums["_sum"]/max(sums["_count"], 1), sums[`_bucket{le="0.5"}`], sums[`_bucket{le="1"}`], sums[`_bucket{le="2.5"}`])
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -207,9 +208,15 @@ func TestAnotherKeyNeverSigns(t *testing.T) {
 	}
 	out, code := doctor(t, "--database-url", s.database)
 	t.Logf("an operator sees: %sdoctor, %d: %s", said, code, complaints(out))
-	// The first one comes back, and gets the log when the second one ends.
+	// The first one comes back, and gets the log when the second one loses it.
 	start(t, first)
-	testwait.Must(t, second.Kill(testwait.Context(t, patience)))
+	testwait.Must(t, second.Signal(syscall.SIGSTOP))
+	testwait.Eventually(t, patience, "the first server keeps the log", func() bool { return keepsLog(t.Context(), first, sim.AdminKey) })
+	testwait.Must(t, second.Signal(syscall.SIGCONT))
+	testwait.Eventually(t, patience, "the second server does not count as one that refuses", func() bool {
+		_, metrics := fetch(t.Context(), second.URL()+"/metrics", otherKey)
+		return strings.Contains(string(metrics), "\nfairlead_log_refused 0\n")
+	})
 	testwait.Eventually(t, patience, "a checkpoint of all leaves", func() bool {
 		now := s.stateOf(t)
 		return now.Refused == "" && now.Published == now.Size && now.Size > before.Size

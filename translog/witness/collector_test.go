@@ -261,6 +261,25 @@ func TestSilentWitness(t *testing.T) {
 	}
 }
 
+// TestLatest: each witness shows what it has cosigned, and those that have nothing to show, or show what the log has not signed, are left out.
+func TestLatest(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, "log").grow(50, "a")
+	first, second, fresh, gone := newPlace(t, "a").start(t, h), newPlace(t, "b").start(t, h), newPlace(t, "c").start(t, h), newPlace(t, "d").start(t, h)
+	first.want(http.StatusOK, h.request(0, 7))
+	second.want(http.StatusOK, h.request(0, 30))
+	impostor := newHistory(t, "log").grow(99, "b")
+	elsewhere := newPlace(t, "e").start(t, impostor)
+	elsewhere.want(http.StatusOK, impostor.request(0, 99))
+	left := gone.remote()
+	gone.close()
+	c := newCollector(t, h, patience, nil, first.remote(), second.remote(), fresh.remote(), elsewhere.remote(), left)
+	latest := c.Latest(testwait.Context(t, patience))
+	if len(latest) != 2 || latest[first.remote().Key].Tree != h.tree(7) || latest[second.remote().Key].Tree != h.tree(30) {
+		t.Errorf("%+v", latest)
+	}
+}
+
 // TestAskReturnsWhatCameInTime: where the caller's time is over, the cosignatures that came are returned.
 func TestAskReturnsWhatCameInTime(t *testing.T) {
 	t.Parallel()
