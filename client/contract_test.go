@@ -24,7 +24,7 @@ import (
 var operations = map[string]string{
 	// Open is for what is no document.
 	"get-docs": "Open", "get-docs-asset": "Open", "get-openapi-json": "Open", "get-metrics": "Open", "get-events": "Open", "get-live": "Open",
-	"get-p-auctions-id": "Open", "get-p-campaigns-id": "Open",
+	"get-p-auctions-id": "Open", "get-p-campaigns-id": "Open", "get-p-check": "Open",
 
 	"get-healthz": "Healthy", "get-readyz": "Ready",
 	"get-keys": "APIKeys", "post-keys": "RegisterKey", "delete-keys-id": "RevokeKey",

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes what is generated: docs/openapi.json and docs/problems.md from the server's code, docs/flags.md from the verbs of
-# cmd/fairlead, and from openapi.json client/types.gen.go and the generated files of clients/python and, if Node.js is there,
+# cmd/fairlead, the server's page /p/check from docs/check-this-draw.md, and from openapi.json client/types.gen.go and the generated files of clients/python and, if Node.js is there,
 # clients/typescript. The generator of Go is run by its pinned version and is no dependency of the module; the others are ours. With --check
 # it writes nothing and fails when a file is not what would be generated.
 set -eu
@@ -22,6 +22,7 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 go run ./client/internal/document openapi >"$made/openapi.json"
 go run ./client/internal/document problems >"$made/problems.md"
+go run ./client/internal/document check >"$made/check.html"
 go run ./cmd/fairlead flags >"$made/flags.md"
 # The module's own flags and versions must not decide what a tool outside it is built from.
 GOFLAGS= go run "$generator" -config client/oapi-codegen.yaml -o "$made/types.gen.go" "$made/openapi.json"
@@ -53,6 +54,7 @@ place() {
 place "$made/openapi.json" docs/openapi.json
 place "$made/problems.md" docs/problems.md
 place "$made/flags.md" docs/flags.md
+place "$made/check.html" internal/console/static/check.html
 place "$made/types.gen.go" client/types.gen.go
 if [ -d "$made/python" ]; then
 	for file in types.py _operations.py _async_operations.py; do

@@ -20,7 +20,7 @@ from typing import Any
 # Operations by their operationId. A name of None: reached in another way, or no document.
 NAMES: dict[str, str | None] = {
     "get-docs": None, "get-docs-asset": None, "get-openapi-json": None, "get-metrics": None,
-    "get-p-auctions-id": None, "get-p-campaigns-id": None,
+    "get-p-auctions-id": None, "get-p-campaigns-id": None, "get-p-check": None,
     "get-events": None,  # Client.follow
     "get-live": None, "post-commands": None,
     "get-healthz": "healthy", "get-readyz": "ready",

@@ -23,6 +23,7 @@ const (
 	Page         = "console.html"
 	CampaignPage = "campaign.html"
 	AuctionPage  = "auction.html"
+	CheckPage    = "check.html" // made from docs/check-this-draw.md
 )
 
 // Asset is a file of the console, ready to be sent.

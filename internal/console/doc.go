@@ -26,6 +26,7 @@
 //	forms.js          forms that make things, and where the server's refusals are shown
 //	bulk.js           one action on many rows of a list
 //	empty.js          what an empty list says
+//	sealed.js         what is said of a seal that witnesses have seen
 //	who.js, zone.js   who is signed in; the time zone of what is shown
 //	triangle.js       a campaign's positions
 //	waits.js          the wait-for graph

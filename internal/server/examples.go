@@ -70,6 +70,7 @@ var plainMedia = map[string]string{
 	"GET /log/key":          "text/plain",
 	"GET /p/campaigns/{id}": "text/html",
 	"GET /p/auctions/{id}":  "text/html",
+	"GET /p/check":          "text/html",
 	"GET /v1/events":        "text/event-stream",
 
 	"GET /log/tile/{level}/{tile}": "application/octet-stream",

@@ -155,6 +155,7 @@ var operations = map[string]told{
 	"GET /p/campaigns/{id}":                      tell("A page for everybody: the sale's progress and, later, the winners with all that is needed to check them. It shows aliases, no names. Served with `--public-pages`.", "not_found"),
 	"GET /p/campaigns/{id}/state":                tell("What the page shows, as JSON. The page asks each second, and each 15 s once nothing changes any more."),
 	"GET /p/campaigns/{id}/positions/{position}": tell("Proves that a position was in the sealed set, with the alias of its buyer.", "not_drawn"),
+	"GET /p/check":                               tell("A page for everybody: what was fixed when, where to see it, three commands that repeat a draw, and what they cannot tell. Served with `--public-pages`.", "not_found"),
 	"GET /p/auctions/{id}":                       tell("A page for everybody: the leaderboard and a countdown. It shows aliases, no names. Served with `--public-pages`.", "not_found"),
 	"GET /p/auctions/{id}/state":                 tell("What the page shows, as JSON. The page asks each second, and each 15 s once nothing changes any more."),
 	"GET /healthz":                               tell("Answers as long as the process runs, whatever the database does. Restart a process that doesn't answer."),

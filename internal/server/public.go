@@ -32,6 +32,12 @@ const (
 // publicRoutes are the pages that anybody may look at, and what they show. Accounts appear there by alias alone.
 func (s *Server) publicRoutes() []route {
 	return []route{
+		get("/p/check", accessPublic, doc[none, none]("How a draw can be checked, in plain words"), func(w http.ResponseWriter, r *http.Request) error {
+			if !s.PublicPages {
+				return noSuchPath(w, r)
+			}
+			return writeConsolePage(w, r, console.CheckPage, publicPolicy, http.StatusOK)
+		}),
 		get("/p/campaigns/{id}", accessPublic, doc[none, none]("A campaign's public page"), publicPage(console.CampaignPage, s.publicCampaign)),
 		get("/p/campaigns/{id}/state", accessPublic, doc[none, publicCampaignView]("Read what a campaign's public page shows"), s.snapshot(s.publicCampaignState)),
 		readRoute("/p/campaigns/{id}/positions/{position}", accessPublic, "Read that a position was sealed, and by which alias it was bought",

@@ -1,5 +1,5 @@
 // Command document prints a document that is made from the server's code: openapi, for docs/openapi.json, or problems, for
-// docs/problems.md. scripts/generate.sh runs it.
+// docs/problems.md. With check it prints docs/check-this-draw.md as the page that the server has. scripts/generate.sh runs it.
 package main
 
 import (
@@ -15,6 +15,8 @@ func main() {
 	switch name := os.Args[len(os.Args)-1]; name {
 	case "openapi":
 		document, err = server.Document(server.ContractVersion)
+	case "check":
+		document, err = checkPage()
 	case "problems":
 		document = server.ProblemsDocument()
 	default:

@@ -7,12 +7,38 @@ import { bls12_381 } from "@noble/curves/bls12-381.js";
 
 import { fromHex, toHex, Writer } from "../dist/fairdraw/bytes.js";
 import { drawSeed, leafOf, rootOf, Stream, treeOf, winnersOf } from "../dist/fairdraw/draw.js";
-import { ProofError, verifyInclusion, verifyProof } from "../dist/fairdraw/index.js";
+import { ProofError, verifyInclusion, verifyProof, verifySeal } from "../dist/fairdraw/index.js";
 import { Hmac, sha256 } from "../dist/fairdraw/sha256.js";
 import { verifySignature } from "./verify-signature.mjs";
 
 const vectors = JSON.parse(readFileSync(new URL("../../../fairdraw/testdata/vectors.json", import.meta.url), "utf8"));
 const rounds = JSON.parse(readFileSync(new URL("../../../fairdraw/beacon/testdata/rounds.json", import.meta.url), "utf8"));
+
+const sealed = JSON.parse(readFileSync(new URL("../../../translog/seal/testdata/sealed.json", import.meta.url), "utf8"));
+
+test("a seal in a log is verified, and who has seen it", async () => {
+  const { proof, log_key: log, witnesses } = sealed;
+  const verify = (change = {}, all = {}) => verifyProof(JSON.stringify({ ...proof, ...all, seal: { ...proof.seal, ...change } }), { commitment: null, verifySignature });
+  const valid = verify();
+  assert.deepEqual(valid, proof);
+  assert.deepEqual(await verifySeal(valid, { log }), { log: "log.example.com/shop", due: 1692803490, signatures: 4, witnesses: [], secondsBefore: null });
+  const seen = await verifySeal(valid, { log, witnesses, quorum: 2 });
+  assert.deepEqual([seen.witnesses, seen.secondsBefore], [["witness.example/w2", "witness.example/w1"], 1]);
+  assert.equal((await verifySeal(valid, { log, witnesses: witnesses.slice(2) })).secondsBefore, 2);
+  await assert.rejects(verifySeal(valid, { log, witnesses, quorum: 3 }), /2 witnesses have seen the seal/);
+  await assert.rejects(verifySeal(valid, { log, witnesses: witnesses.slice(0, 1) }), /0 witnesses/);
+  await assert.rejects(verifySeal(valid, { log: witnesses[0] }), /no key of a log/);
+  await assert.rejects(verifySeal(valid, { log: log.replace("+", "x+") }), /not its own/);
+  const { leaf, inclusion, checkpoint } = proof.seal;
+  const other = { ...valid, seal: { ...proof.seal, checkpoint: checkpoint.replace("\n7\n", "\n8\n") } };
+  await assert.rejects(verifySeal(other, { log }), ProofError);
+  for (const change of [
+    { index: 4 }, { index: 7 }, { index: -1 }, { inclusion: inclusion.slice(1) }, { inclusion: [...inclusion, proof.root] }, { leaf: leaf.slice(4) }, { leaf: leaf.slice(0, -1) },
+    { leaf: "" }, { leaf: `\n${leaf}` }, { checkpoint: checkpoint.replace("\n7\n", "\n9\n") }, { checkpoint: `${checkpoint}x` }, { checkpoint: checkpoint.replace("\n\n", "\nmore\n\n") }, { more: 1 },
+  ]) assert.throws(() => verify(change), ProofError, JSON.stringify(change));
+  assert.throws(() => verify({}, { versions: { document: 2, algorithm: 1 } }), /no seal/);
+  assert.throws(() => verifyProof(JSON.stringify({ ...proof, seal: undefined }), { commitment: null, verifySignature }), /seal/);
+});
 
 test("hashes are WebCrypto's", async () => {
   for (let length = 0; length < 300; length++) {

@@ -1,11 +1,12 @@
 import { decodeStrictly } from "../json.js";
 import { type BeaconSignature, readBeacon } from "./beacon.js";
 import type { Position, Prize } from "./draw.js";
+import { type LogSeal, readSeal } from "./seal.js";
 import { fields, hash, hex, integer, list, ProofError, text } from "./shape.js";
 
 /** A proof document, docs/design/fairdraw.md, §9, with its members' own names. */
 export interface Proof {
-  versions: { document: 1 | 2; algorithm: 1 };
+  versions: { document: 1 | 2 | 3; algorithm: 1 };
   campaign: string;
   commitment: string;
   server_seed: string;
@@ -13,6 +14,8 @@ export interface Proof {
   draw_seed: string;
   /** Absent in instant mode. */
   beacon?: BeaconSignature;
+  /** Where the seal is in a public log, in documents of version 3. */
+  seal?: LogSeal;
   positions: Position[];
   prizes: Prize[];
   winners: Winner[];
@@ -44,10 +47,10 @@ const maxSiblings = 20;
 /** Reads a document and its members' types. Where the bytes are not the whole truth, as in an object, they can't be verified. */
 export function readProof(document: Uint8Array | string): Proof {
   const all = read(document, 2 ** 30);
-  const f = fields(all, "the proof", proofMembers, ["beacon"]);
-  const { document: version } = readVersions(f["versions"], [1, 2]);
+  const f = fields(all, "the proof", proofMembers, ["beacon", "seal"]);
+  const { document: version } = readVersions(f["versions"], [1, 2, 3]);
   const proof: Proof = {
-    versions: { document: version as 1 | 2, algorithm: 1 },
+    versions: { document: version as 1 | 2 | 3, algorithm: 1 },
     campaign: text(f["campaign"], "campaign"),
     commitment: hash(f["commitment"], "commitment"),
     server_seed: hash(f["server_seed"], "server_seed"),
@@ -57,7 +60,12 @@ export function readProof(document: Uint8Array | string): Proof {
     prizes: list(f["prizes"], "prizes", 0, maxPrizes).map((p, i) => readPrize(p, `prizes[${i}]`)),
     winners: list(f["winners"], "winners", 0, million).map((w, i) => readWinner(w, `winners[${i}]`)),
   };
-  if (version === 2) {
+  if (version === 3) {
+    proof.seal = readSeal(f["seal"]);
+  } else if ("seal" in f) {
+    throw new ProofError("a document of this version has no seal");
+  }
+  if (version >= 2) {
     proof.beacon = readBeacon(f["beacon"]);
   } else if ("beacon" in f) {
     hex(fields(f["beacon"], "beacon", ["signature"])["signature"], "beacon.signature", 1, 1024);

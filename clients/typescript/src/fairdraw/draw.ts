@@ -1,5 +1,6 @@
 import { Writer } from "./bytes.js";
 import { Hmac, sha256 } from "./sha256.js";
+import { ProofError } from "./shape.js";
 
 export interface Position {
   id: string;
@@ -32,6 +33,21 @@ export function leafOf(position: Position, writer = new Writer()): Uint8Array {
 /** §4: the node over two others. */
 export function nodeOf(left: Uint8Array, right: Uint8Array, writer = new Writer()): Uint8Array {
   return sha256(writer.reset().byte(1).bytes(left).bytes(right).written);
+}
+
+/** §11: the top of the tree over a leaf, which is that of RFC 6962. The siblings must be as many as the way has. */
+export function climb(leaf: Uint8Array, place: number, width: number, siblings: readonly Uint8Array[], at: string): Uint8Array {
+  let hash = leaf;
+  let used = 0;
+  for (let index = place, size = width; size > 1; index = Math.floor(index / 2), size = Math.ceil(size / 2)) {
+    const left = index % 2 === 0;
+    if (left && index + 1 >= size) continue;
+    const sibling = siblings[used++];
+    if (!sibling) throw new ProofError(`${at}: a hash is missing`);
+    hash = left ? nodeOf(hash, sibling) : nodeOf(sibling, hash);
+  }
+  if (used !== siblings.length) throw new ProofError(`${at}: there are more hashes than levels`);
+  return hash;
 }
 
 /** §4: the root over a tree of so many positions. */

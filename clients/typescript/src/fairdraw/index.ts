@@ -4,13 +4,15 @@
 import { type SignedMessage, verifyBeacon } from "./beacon.js";
 import { fromHex, toHex } from "./bytes.js";
 import { type Inclusion, million, type Proof, readInclusion, readProof } from "./document.js";
-import { drawSeed, eligible, leafOf, nodeOf, rootOf, treeOf, winnersOf } from "./draw.js";
+import { climb, drawSeed, eligible, leafOf, rootOf, treeOf, winnersOf } from "./draw.js";
+import { checkSeal } from "./seal.js";
 import { sha256 } from "./sha256.js";
 import { ProofError } from "./shape.js";
 
 export type { BeaconScheme, BeaconSignature, SignedMessage } from "./beacon.js";
 export type { Inclusion, Proof, Winner } from "./document.js";
 export type { Position, Prize } from "./draw.js";
+export { type LogSeal, type SealKeys, type Sighting, verifySeal } from "./seal.js";
 export { ProofError } from "./shape.js";
 
 /** What a verifier knows from elsewhere than the document, and compares it with. */
@@ -35,7 +37,8 @@ export interface Published {
 
 /**
  * Recomputes a draw from the document of `GET /v1/campaigns/{id}/proof`, as bytes or text but never as an object: a JSON parser may already have
- * mended or rounded what it read. It returns the proof, or throws a {@link ProofError} that names the first difference. It takes some 20 µs a
+ * mended or rounded what it read. Of a seal in a public log, it verifies that the log's entry is that of the draw and is under the checkpoint;
+ * {@link verifySeal} verifies who has signed that. It returns the proof, or throws a {@link ProofError} that names the first difference. It takes some 20 µs a
  * position, so give very large draws to a worker.
  */
 export function verifyProof(document: Uint8Array | string, published: Published): Proof {
@@ -58,6 +61,7 @@ export function verifyProof(document: Uint8Array | string, published: Published)
     count++;
   }
   if (proof.winners.length !== count) throw new ProofError(`there are ${proof.winners.length} winners, not ${count}`);
+  if (proof.seal) checkSeal(proof);
   if (proof.beacon) verifyBeacon(proof.beacon, published.chains ?? [], published.verifySignature);
   if (published.commitment !== null) compare("commitment", proof.commitment, published.commitment, "published");
   if (published.root !== undefined) compare("root", proof.root, published.root, "published");
@@ -71,15 +75,7 @@ export function verifyProof(document: Uint8Array | string, published: Published)
  */
 export function verifyInclusion(document: Uint8Array | string, published: { root: string }): Inclusion {
   const inclusion = readInclusion(document);
-  const siblings = inclusion.siblings.map(fromHex);
-  let hash = leafOf(inclusion.position);
-  for (let { index, size } = inclusion; size > 1; index = Math.floor(index / 2), size = Math.ceil(size / 2)) {
-    if ((index ^ 1) >= size) continue;
-    const sibling = siblings.shift();
-    if (!sibling) throw new ProofError("a sibling is missing");
-    hash = index % 2 === 0 ? nodeOf(hash, sibling) : nodeOf(sibling, hash);
-  }
-  if (siblings.length > 0) throw new ProofError("there are more siblings than levels");
+  const hash = climb(leafOf(inclusion.position), inclusion.index, inclusion.size, inclusion.siblings.map(fromHex), "siblings");
   compare("root", inclusion.root, toHex(rootOf(inclusion.campaign, inclusion.size, hash)));
   compare("root", inclusion.root, published.root, "published");
   return inclusion;

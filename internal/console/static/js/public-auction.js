@@ -4,7 +4,7 @@ import { card, table } from "./ui.js";
 import { badge, clock, count, duration, money } from "./format.js";
 import { bidChart, pace, perSecond } from "./auction-chart.js";
 import { leaderTable, noWinners, topTen } from "./leaders.js";
-import { id, remember, run } from "./public.js";
+import { aliasField, id, isMine, remember, run, shortAlias } from "./public.js";
 
 function build(main, first) {
   document.title = first.title;
@@ -31,12 +31,12 @@ function build(main, first) {
   });
 
   function board() {
-    top.draw(last.leaderboard, "No bids.", (items) => leaderTable(items, spell, (i) => h("code", {}, i.alias), (i) => led.has(i.alias), (i) => i.alias === me()));
+    top.draw(last.leaderboard, "No bids.", (items) => leaderTable(items, spell, (i) => h("code", {}, shortAlias(i.alias)), (i) => led.has(i.alias), (i) => isMine(i.alias, me())));
     fill(won, last.winners.length === 0 ? h("p", { class: "empty" }, noWinners(last)) : table([
       { name: "Round", lead: true, cell: (w) => `Round ${w.round}, rank ${w.rank}` },
-      { name: "Winner", cell: (w) => h("code", {}, w.alias) },
+      { name: "Winner", cell: (w) => h("code", {}, shortAlias(w.alias)) },
       { name: "Paid", num: true, cell: (w) => spell(w.amount) },
-    ], last.winners, { caption: "Winners", row: (w) => (w.alias === me() ? "me" : null) }));
+    ], last.winners, { caption: "Winners", row: (w) => (isMine(w.alias, me()) ? "me" : null) }));
   }
 
   const tick = () => {
@@ -58,7 +58,7 @@ function build(main, first) {
   fill(main,
     h("header", { class: "public-head" }, status, h("h1", {}, first.title), time, under, floor, speed),
     card("Bids over time", drawing.element),
-    h("section", { class: "card asks" }, h("h2", {}, "Leaderboard"), h("label", {}, "Your alias, to find yourself: your account’s page in the shop, or GET /v1/accounts/ID/aliases, tells it", mine), leaders),
+    h("section", { class: "card asks" }, h("h2", {}, "Leaderboard"), aliasField(mine), leaders),
     card("Winners", won),
     h("footer", { class: "foot" }, anti.max_extensions > 0 && h("span", {}, `A bid in the last ${duration(anti.window)} of a round moves its end by ${duration(anti.extension)}, up to ${anti.max_extensions} times.`), h("span", {}, "Read-only. Accounts appear by alias.")));
 

@@ -37,6 +37,13 @@ export async function run(kind, build) {
   await look();
 }
 
+// shortAlias is what is shown of an alias, which has 32 digits. isMine tells whether it is the visitor's, who has typed these 8 or all of them.
+export const shortAlias = (alias) => alias.slice(0, 8);
+export const isMine = (alias, typed) => (typed.length === 8 || typed.length === 32) && alias.startsWith(typed.toLowerCase());
+
+// aliasField is where a visitor types it.
+export const aliasField = (mine) => h("label", {}, "Your alias, to find yourself, by its first 8 digits or all 32: your account’s page in the shop, or GET /v1/accounts/ID/aliases, tells it", mine);
+
 // remember keeps what the visitor has typed, in this tab alone.
 export const remember = {
   get: (name) => {

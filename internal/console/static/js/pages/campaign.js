@@ -8,6 +8,7 @@ import { follow } from "../live.js";
 import { account } from "../names.js";
 import { salesChart } from "../history.js";
 import { show } from "../verify/viewer.js";
+import { sealNote } from "../sealed.js";
 import { trail } from "./trail.js";
 
 
@@ -59,6 +60,7 @@ export default async function campaign(ctx) {
   const sales = c.status === "pending" ? null : await salesChart(ctx, c);
 
   const b = c.beacon;
+  const seal = b?.seen_by > 0 ? await get(`${base}/seal`, ctx.signal) : null;
   fill(ctx.root, head(c.name, { crumb: ["Campaigns", "/console/campaigns"], badges: [badge(c.status)], actions }),
     h("div", { class: "cols wide-left" },
       card(null, h("div", { class: "row spread" }, h("h2", {}, sold), live), drawing.element,
@@ -79,8 +81,9 @@ export default async function campaign(ctx) {
         ["Id", copy(c.id)],
       ]))),
     sales?.element,
-    b && card("The beacon", b.early && h("p", { class: "note warn" }, "The round was public before it was due by the database’s clock: do not rely on nobody’s having known it."), facts([
+    b && card("The beacon", b.root && sealNote({ due: b.status !== "waiting", witnesses: b.seen_by, required: c.witnesses, before: seal?.seconds_before ?? null }), b.early && h("p", { class: "note warn" }, "The round was public before it was due by the database’s clock: do not rely on nobody’s having known it."), facts([
       ["State", badge(b.status, { delayed: "bad", drawn: "good", waiting: "live" }[b.status])], ["Chain", b.chain], ["Round", b.round && count(b.round)], ["Due", b.due_at && when(b.due_at)], ["Sealed", b.sealed_at && when(b.sealed_at)],
+      ["Witnesses required", c.witnesses || null], ["Seen", seal && when(seal.seen_at)], ["Entry in the public log", seal && h("a", { href: `${base}/seal` }, count(seal.index))],
       ["Failed attempts", b.attempts || null], ["The last came to", b.failure], ["Sealed root", b.root && copy(b.root)], ["Chain’s hash", copy(b.chain_hash)],
     ])),
     draw && proofCard(ctx, c, draw, base),

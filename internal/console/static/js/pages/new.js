@@ -34,6 +34,7 @@ const kinds = {
       payee("beneficiary", "Paid to", "The account that gets the money when the campaign is drawn."),
       { name: "purchase_limit", label: "Positions an account may buy", type: "whole", hint: "No limit when empty." },
       { name: "draw", label: "Draw", type: "choice", value: "instant", options: [["instant", "At the last sale, by the seed"], ["beacon", "By a public beacon, after the last sale"]], codes: ["beacon_unavailable"], required: true },
+      { name: "witnesses", label: "Witnesses of the seal", type: "whole", when: (v) => v.draw === "beacon", codes: ["witnesses_unavailable"], hint: "How many witnesses of the public log must have seen the seal before the round. None when empty." },
       { name: "prizes", label: "Prizes", add: "Add a prize", least: 1, says: ["the number of prizes", "prize names"], codes: ["too_many_prizes"], each: [
         { name: "name", label: "Prize", required: true, says: ["a prize's name"], most: 200 },
         { name: "quantity", label: "Winners", type: "whole", required: true, value: "1", says: ["a prize's quantity"] },

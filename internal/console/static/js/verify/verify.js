@@ -3,8 +3,9 @@
 // do not know: everything else is checked, and the document is then called unchecked and not valid.
 import { sha256, hmac, hkdf } from "./sha256.js";
 import { read, Malformed } from "./strict.js";
+import { unbase64, verifySeal } from "./seal.js";
 
-const limit = { positions: 1_000_000, layer: 1_000_000, prizes: 10_000, winners: 1_000_000, beacon: 1024, key: 1024, siblings: 20 };
+const limit = { positions: 1_000_000, layer: 1_000_000, prizes: 10_000, winners: 1_000_000, beacon: 1024, key: 1024, siblings: 20, leaf: 65_535, index: Number.MAX_SAFE_INTEGER - 1, logSiblings: 53, checkpoint: 128 << 10 };
 const utf8 = new TextEncoder();
 const salt = utf8.encode("fairlead/fairdraw/v1");
 
@@ -72,12 +73,22 @@ const round = object({
   genesis_time: integer(1, 2 ** 40), genesis_seed: digits(1, limit.key), beacon_id: text, round: integer(1, Number.MAX_SAFE_INTEGER), previous_signature: digits(1, limit.beacon),
 }, ["previous_signature"]);
 const beacon = (v, path) => (v instanceof Map && v.size === 1 ? object({ signature: digits(1, limit.beacon) }) : round)(v, path);
+const within = (high) => (v, path) => {
+  if (typeof v !== "string" || v === "" || utf8.encode(v).length > high) bad(path, "not a text of the length that it must have");
+  return v;
+};
+const base64 = (high) => (v, path) => {
+  const raw = typeof v === "string" && v !== "" ? unbase64(v) : null;
+  if (raw === null || raw.length > high) bad(path, "not base64");
+  return v;
+};
+const inLog = object({ leaf: base64(limit.leaf), index: integer(0, limit.index), inclusion: array(hash, limit.logSiblings), checkpoint: within(limit.checkpoint) });
 const proof = object({
-  versions: object({ document: one(1, 2), algorithm: one(1) }), campaign: text, commitment: hash, server_seed: hash, root: hash, draw_seed: hash, beacon,
+  versions: object({ document: one(1, 2, 3), algorithm: one(1) }), campaign: text, commitment: hash, server_seed: hash, root: hash, draw_seed: hash, beacon, seal: inLog,
   positions: array(position, limit.positions),
   prizes: array(object({ name: text, layer: integer(0, limit.layer), quantity: integer(1, limit.winners) }), limit.prizes),
   winners: array(winner, limit.winners),
-}, ["beacon"]);
+}, ["beacon", "seal"]);
 const inclusion = object({
   versions: object({ document: one(1), algorithm: one(1) }), campaign: text, root: hash, position, index: integer(0, limit.positions - 1), size: integer(1, limit.positions),
   siblings: array(hash, limit.siblings),
@@ -235,7 +246,8 @@ export async function verify(bytes, { commitment, step = () => {}, progress } = 
   try {
     p = proof(read(bytes), "");
     const named = p.beacon !== undefined && Object.hasOwn(p.beacon, "round");
-    if ((p.versions.document === 2) !== named) bad("beacon", "not that of the document's version");
+    if (p.versions.document >= 2 !== named) bad("beacon", "not that of the document's version");
+    if ((p.versions.document === 3) !== (p.seal !== undefined)) bad("seal", "not that of the document's version");
     await say("It is a proof document", `${p.positions.length} positions, ${p.prizes.length} prizes, ${p.winners.length} winners`);
 
     const seed = unhex(p.server_seed);
@@ -264,6 +276,10 @@ export async function verify(bytes, { commitment, step = () => {}, progress } = 
     });
     await say("The winners are the ones that were drawn", `${winners.length} of ${winners.length} recomputed`);
 
+    if (p.seal) {
+      const s = verifySeal(p);
+      await say("The public log has the seal", `entry ${s.index} of ${s.size} in ${s.log}, sealed at ${s.sealedAt}, for a round due at ${s.dueAt}. ${s.signatures} signatures: fairlead verify checks whose`);
+    }
     if (commitment !== undefined) {
       if (commitment !== p.commitment) throw new Wrong("published commitment", "the commitment is not the one that was published");
       await say("The commitment is the published one", commitment);
