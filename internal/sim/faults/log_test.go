@@ -53,12 +53,12 @@ func TestLogRefused(t *testing.T) {
 		t.Errorf("the key was %s and is %s", key.Verifier(), renewed.Verifier())
 	}
 	server.start(t)
-	s.ends("FairleadLogRefused", "fairlead log renew")
 	testwait.Eventually(t, patience, "a checkpoint of the new key", func() bool {
 		_, checkpoint := server.tries(t.Context(), http.MethodGet, "/log/checkpoint", "")
 		_, err := translog.Open(string(checkpoint), renewed.Verifier())
 		return err == nil
 	})
+	s.ends("FairleadLogRefused", "fairlead log renew")
 	if said, _ := s.operator.tries(t, page.command(t, "fairlead doctor")); strings.Contains(said, "WRONG: log:") {
 		t.Error("doctor is not content")
 	}
