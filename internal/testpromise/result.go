@@ -29,7 +29,9 @@ func (r Result) String() string {
 }
 
 // round keeps a time beyond a limit beyond it.
-func round(d time.Duration) time.Duration { return (d + time.Microsecond - 1).Truncate(time.Microsecond) }
+func round(d time.Duration) time.Duration {
+	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
+}
 
 var resultLine = regexp.MustCompile( //nolint:gochecknoglobals // A constant.
 	`PROMISE name=(\S+) test=(\S+) promised=(\S+) seen=(\S+) worst=(\S+) tries=(\d+) retries=(\d+) late=(\S+) slow=(\S+) delayed=(true|false)$`)

@@ -43,24 +43,26 @@ func Check(tb testing.TB, name string, try func() time.Duration) {
 	CheckEach(tb, []string{name}, func(seen func(string, time.Duration)) { seen(name, try()) })
 }
 
-// CheckEach judges several promises by the same tries. Each call of try measures each of them at least once, and hands every
-// measurement to seen, which goroutines may call at the same time.
+// CheckEach judges several promises by the same tries. Each call of try hands every measurement to seen, which goroutines may call at
+// the same time. Where medians are taken, a try has to measure each promise of which there are too few measurements.
 func CheckEach(tb testing.TB, names []string, try func(seen func(name string, took time.Duration))) {
 	tb.Helper()
-	switch {
-	case On():
+	if On() {
 		judge(tb, listed(tb, names), startControl, try)
-	case testwait.Torture():
-		all := listed(tb, names)
-		for i, times := range measure(tb, names, 1, try) {
-			if worst := slices.Max(times); worst > all[i].Limit {
-				tb.Errorf("%s: %v, promised are %v", names[i], worst, all[i].Limit)
+		return
+	}
+	m := newMeasurements(names)
+	try(m.seen)
+	if testwait.Torture() {
+		for i, p := range listed(tb, names) {
+			if worst := m.worst(i); worst > p.Limit {
+				tb.Errorf("%s: %v, promised are %v", p.Name, worst, p.Limit)
 			}
 		}
-	default:
-		for i, times := range measure(tb, names, 1, try) {
-			tb.Logf("%s: %v at most; only make promises judges that", names[i], slices.Max(times).Round(time.Microsecond))
-		}
+		return
+	}
+	for i, name := range names {
+		tb.Logf("%s: %v at most; make promises judges that, this run does not", name, m.worst(i).Round(time.Microsecond))
 	}
 }
 
@@ -80,25 +82,54 @@ func listed(tb testing.TB, names []string) []Promise {
 	return found
 }
 
-// measure tries until there are enough measurements of each name, and returns those of each.
-func measure(tb testing.TB, names []string, least int, try func(seen func(string, time.Duration))) [][]time.Duration {
+// measurements are those of each of some promises.
+type measurements struct {
+	names []string
+
+	mu    sync.Mutex
+	times [][]time.Duration
+}
+
+func newMeasurements(names []string) *measurements {
+	return &measurements{names: names, times: make([][]time.Duration, len(names))}
+}
+
+func (m *measurements) seen(name string, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.Index(m.names, name)
+	m.times[i] = append(m.times[i], took)
+}
+
+// worst is 0 where nothing was measured.
+func (m *measurements) worst(i int) time.Duration {
+	return slices.Max(append(m.times[i], 0))
+}
+
+// measure tries until there are enough measurements of each promise.
+func measure(tb testing.TB, names []string, try func(seen func(string, time.Duration))) *measurements {
 	tb.Helper()
-	var mu sync.Mutex
-	times := make([][]time.Duration, len(names))
-	few := func(have []time.Duration) bool { return len(have) < least }
-	for slices.ContainsFunc(times, few) {
-		before := len(times[0])
-		try(func(name string, took time.Duration) {
-			mu.Lock()
-			defer mu.Unlock()
-			i := slices.Index(names, name)
-			times[i] = append(times[i], took)
-		})
-		if len(times[0]) == before {
-			tb.Fatalf("%s: a try measured nothing", names[0])
+	m := newMeasurements(names)
+	few := func(times []time.Duration) bool { return len(times) < Tries }
+	for slices.ContainsFunc(m.times, few) {
+		before := slices.Clone(m.times)
+		try(m.seen)
+		for i, times := range m.times {
+			if few(times) && len(times) == len(before[i]) {
+				tb.Fatalf("%s: a try measured nothing", names[i])
+			}
 		}
 	}
-	return times
+	return m
+}
+
+// watched measures, and has the machine watched meanwhile.
+func watched(tb testing.TB, names []string, control func() func() Machine, try func(seen func(string, time.Duration))) ([][]time.Duration, Machine) {
+	tb.Helper()
+	stop := sync.OnceValue(control())
+	defer stop() // A try may end the test.
+	times := measure(tb, names, try).times
+	return times, stop()
 }
 
 // judge holds the medians to the limits.
@@ -109,9 +140,7 @@ func judge(tb testing.TB, promises []Promise, control func() func() Machine, try
 		names[i] = p.Name
 	}
 	for retries := 0; ; retries++ {
-		stop := control()
-		times := measure(tb, names, Tries, try)
-		machine := stop()
+		times, machine := watched(tb, names, control, try)
 		if tb.Failed() {
 			return
 		}
