@@ -56,13 +56,17 @@ func (e *env) allUnavailable(requests []send) (slowest time.Duration) {
 		})
 	}
 	group.Wait()
+	which := ""
 	for i, s := range requests {
 		if errs[i] != nil {
 			e.t.Errorf("%s: %v", s.path, errs[i])
 			continue
 		}
 		e.received(s.method, s.path, s.body, answers[i]).want(http.StatusServiceUnavailable).equal(`{"retryable":true,"outcome":"unknown"}`)
-		slowest = max(slowest, took[i])
+		if took[i] > slowest {
+			slowest, which = took[i], s.method+" "+s.path
+		}
 	}
+	e.t.Logf("the slowest answer, after %v: %s", slowest, which)
 	return slowest
 }

@@ -26,15 +26,15 @@ type Promise struct {
 // Quote is where words stand: those that promise something.
 type Quote struct{ File, Words string }
 
-// Test is one that measures a promise: the directory of its package, and its name for -run, with that of a subtest.
-type Test struct{ Dir, Name string }
+// Test is one that measures a promise: the name of its package's directory, and its own for -run, with that of a subtest.
+type Test struct{ Package, Name string }
 
-func (t Test) String() string { return t.Dir + "." + t.Name }
+func (t Test) String() string { return t.Package + "." + t.Name }
 
 var ( //nolint:gochecknoglobals // Constants.
 	row   = regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\| (.+) \\| (\\S+ \\S+) \\| (.+) \\| (.+) \\|$")
 	quote = regexp.MustCompile(`\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\) “([^”]+)”`)
-	test  = regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+(?:/\\w+)*)`")
+	test  = regexp.MustCompile("`([a-z0-9]+)\\.(Test\\w+(?:/\\w+)*)`")
 )
 
 // Read reads the table, from the directory of the module in which the process runs.

@@ -14,6 +14,7 @@ package testpromise
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -48,7 +49,7 @@ func Check(tb testing.TB, name string, try func() time.Duration) {
 func CheckEach(tb testing.TB, names []string, try func(seen func(name string, took time.Duration))) {
 	tb.Helper()
 	if On() {
-		judge(tb, listed(tb, names), startControl, try)
+		judge(tb, os.Stdout, listed(tb, names), startControl, try)
 		return
 	}
 	m := newMeasurements(names)
@@ -132,8 +133,8 @@ func watched(tb testing.TB, names []string, control func() func() Machine, try f
 	return times, stop()
 }
 
-// judge holds the medians to the limits.
-func judge(tb testing.TB, promises []Promise, control func() func() Machine, try func(seen func(string, time.Duration))) {
+// judge holds the medians to the limits, and writes the results.
+func judge(tb testing.TB, out io.Writer, promises []Promise, control func() func() Machine, try func(seen func(string, time.Duration))) {
 	tb.Helper()
 	names := make([]string, len(promises))
 	for i, p := range promises {
@@ -159,7 +160,7 @@ func judge(tb testing.TB, promises []Promise, control func() func() Machine, try
 			continue
 		}
 		for _, r := range results {
-			fmt.Println(r)
+			_, _ = fmt.Fprintln(out, r)
 			if r.Missed() {
 				tb.Errorf("the promise is not kept: %v", r)
 			}

@@ -3,6 +3,7 @@ package testpromise
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -51,7 +52,7 @@ func TestJudge(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r, tries := &recorder{TB: t}, 0
-			judge(r, []Promise{{Name: "p", Limit: limit}}, func() func() Machine { return func() Machine { return c.machine } },
+			judge(r, io.Discard, []Promise{{Name: "p", Limit: limit}}, func() func() Machine { return func() Machine { return c.machine } },
 				func(seen func(string, time.Duration)) {
 					seen("p", c.times[tries%len(c.times)])
 					tries++

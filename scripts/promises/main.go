@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -54,13 +55,17 @@ func run(ctx context.Context, names []string) error {
 	began := time.Now()
 	seen := map[testpromise.Test][]testpromise.Result{}
 	var failures []error
-	for _, dir := range packages(all) {
-		results, err := measure(ctx, dir, testsOf(all, dir))
+	for _, pkg := range packages(all) {
+		dir, err := directory(ctx, pkg)
+		if err != nil {
+			return err
+		}
+		results, err := measure(ctx, dir, testsOf(all, pkg))
 		if err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", dir, err))
 		}
 		for _, r := range results {
-			test := testpromise.Test{Dir: dir, Name: r.Test}
+			test := testpromise.Test{Package: pkg, Name: r.Test}
 			seen[test] = append(seen[test], r)
 		}
 	}
@@ -69,23 +74,41 @@ func run(ctx context.Context, names []string) error {
 	return errors.Join(failures...)
 }
 
-// packages are the directories that have tests, in the order of the list.
-func packages(all []testpromise.Promise) (dirs []string) {
+// packages are the names of those that have tests, in the order of the list.
+func packages(all []testpromise.Promise) (names []string) {
 	for _, p := range all {
 		for _, test := range p.Tests {
-			if !slices.Contains(dirs, test.Dir) {
-				dirs = append(dirs, test.Dir)
+			if !slices.Contains(names, test.Package) {
+				names = append(names, test.Package)
 			}
 		}
 	}
-	return dirs
+	return names
 }
 
-// testsOf are the tests in one of the directories.
-func testsOf(all []testpromise.Promise, dir string) (names []string) {
+// directory finds the one that has a name.
+func directory(ctx context.Context, name string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "./...").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list: %w", err)
+	}
+	var found []string
+	for dir := range strings.Lines(string(out)) {
+		if dir = strings.TrimSpace(dir); filepath.Base(dir) == name {
+			found = append(found, dir)
+		}
+	}
+	if len(found) != 1 {
+		return "", fmt.Errorf("directories with the name %s: %q", name, found)
+	}
+	return found[0], nil
+}
+
+// testsOf are the tests in one of the packages.
+func testsOf(all []testpromise.Promise, pkg string) (names []string) {
 	for _, p := range all {
 		for _, test := range p.Tests {
-			if test.Dir == dir && !slices.Contains(names, test.Name) {
+			if test.Package == pkg && !slices.Contains(names, test.Name) {
 				names = append(names, test.Name)
 			}
 		}
@@ -106,7 +129,7 @@ func pattern(names []string) string {
 func measure(ctx context.Context, dir string, names []string) (results []testpromise.Result, err error) {
 	began := time.Now()
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-parallel=1", "-vet=off", "-v", "-timeout", testTimeout.String(), //nolint:gosec // Names of our own list.
-		"-run", pattern(names), "./"+dir)
+		"-run", pattern(names), dir)
 	cmd.Env = append(os.Environ(), "FAIRLEAD_PROMISES=1")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go ends the test, which ends its servers.
 	cmd.WaitDelay = time.Minute
@@ -135,7 +158,7 @@ func measure(ctx context.Context, dir string, names []string) (results []testpro
 		}
 	}
 	err = <-ended
-	fmt.Printf("promises: %s: %d tests, %v\n", dir, len(names), time.Since(began).Round(time.Second))
+	fmt.Printf("promises: %s: %d tests, %v\n", filepath.Base(dir), len(names), time.Since(began).Round(time.Second))
 	if err != nil {
 		fmt.Println(strings.Join(said, "\n"))
 	}
