@@ -38,6 +38,9 @@ func TestEveryRouteSaysInTimeThatTheDatabaseIsAway(t *testing.T) {
 		group.Wait()
 		for _, e := range envs {
 			e.proxy.GiveBack()
+			eventually(t, time.Minute, "the database is back", func() bool {
+				return e.post("/v1/deposits", `{"account":"alice","amount":1}`).status == http.StatusCreated
+			})
 		}
 		return max(slowest[0], slowest[1])
 	})

@@ -31,7 +31,7 @@ type Test struct{ Package, Name string }
 
 func (t Test) String() string { return t.Package + "." + t.Name }
 
-var ( //nolint:gochecknoglobals // Constants.
+var (
 	row   = regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\| (.+) \\| (\\S+ \\S+) \\| (.+) \\| (.+) \\|$")
 	quote = regexp.MustCompile(`\[[^\]]*\]\(([^)#]+)(?:#[^)]*)?\) “([^”]+)”`)
 	test  = regexp.MustCompile("`([a-z0-9]+)\\.(Test\\w+(?:/\\w+)*)`")
@@ -43,7 +43,7 @@ func Read() ([]Promise, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(Page))) //nolint:gosec // A file of the source tree.
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(Page)))
 	if err != nil {
 		return nil, err
 	}

@@ -198,7 +198,7 @@ func TestPageIsParsed(t *testing.T) {
 	all, err := parse(head + "| `a-b` | what takes | 1.5 s | [x](../x.md#y) “within 1.5 s”, [y](z.md) “1.5 s” | `b.TestC/D/e`, `f.TestG` |\n")
 	want := Promise{
 		Name: "a-b", Text: "what takes", Limit: 1500 * time.Millisecond,
-		Said:  []Quote{{"docs/x.md", "within 1.5 s"}, {"docs/operations/z.md", "1.5 s"}},
+		Said:  []Quote{{path.Join("docs", "x.md"), "within 1.5 s"}, {path.Join("docs", "operations", "z.md"), "1.5 s"}},
 		Tests: []Test{{"b", "TestC/D/e"}, {"f", "TestG"}},
 	}
 	if err != nil || len(all) != 1 || all[0].Name != want.Name || all[0].Text != want.Text || all[0].Limit != want.Limit ||

@@ -33,7 +33,7 @@ func round(d time.Duration) time.Duration {
 	return (d + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
-var resultLine = regexp.MustCompile( //nolint:gochecknoglobals // A constant.
+var resultLine = regexp.MustCompile(
 	`PROMISE name=(\S+) test=(\S+) promised=(\S+) seen=(\S+) worst=(\S+) tries=(\d+) retries=(\d+) late=(\S+) slow=(\S+) delayed=(true|false)$`)
 
 // ParseResult reads a line of a test's output, which may be something else.
