@@ -29,12 +29,13 @@ func (m Machine) delayed(limit time.Duration) bool {
 	return m.Late > limit/10 || m.Slow > 1.5
 }
 
-// startControl begins to watch the machine. The returned function ends that.
+// startControl begins to watch the machine, and returns when it does. The returned function ends that.
 func startControl() (stop func() Machine) {
-	ending := make(chan struct{})
+	begun, ending := make(chan struct{}), make(chan struct{})
 	var group sync.WaitGroup
 	var seen Machine
-	group.Go(func() { seen = control(ending) })
+	group.Go(func() { seen = control(begun, ending) })
+	<-begun
 	return func() Machine {
 		close(ending)
 		group.Wait()
@@ -42,7 +43,7 @@ func startControl() (stop func() Machine) {
 	}
 }
 
-func control(ending <-chan struct{}) (seen Machine) {
+func control(begun chan<- struct{}, ending <-chan struct{}) (seen Machine) {
 	data := make([]byte, work)
 	hash := func() time.Duration {
 		began := time.Now()
@@ -58,6 +59,7 @@ func control(ending <-chan struct{}) (seen Machine) {
 	defer remove()
 	timer := time.NewTimer(nap)
 	defer timer.Stop()
+	close(begun)
 	for n := 1; ; n++ {
 		began := time.Now()
 		timer.Reset(nap)
