@@ -23,11 +23,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-const (
-	// closeLimit is how late a round may close, and closeLimitAfterDeath how late when its leader just died. Both are promised.
-	closeLimit           = time.Second
-	closeLimitAfterDeath = 7 * time.Second
-)
+// soonAfterDeath is for how long a leader's death may still be the reason for a delay.
+const soonAfterDeath = 7 * time.Second
 
 // auctionHouse is a database with servers on it and accounts that have money for auctions.
 type auctionHouse struct {
