@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 	"github.com/fairlead-dev/fairlead/translog"
@@ -561,4 +562,22 @@ func TestEventsStayUntilLogged(t *testing.T) {
 	if got := strings.Join(types(topics["auction:"+id.String()]), " "); got != "auction.created auction.started round.started bid.placed" {
 		t.Error(got)
 	}
+}
+
+// TestFactBecomesALeaf measures how long a bid that was answered is not under a published checkpoint.
+func TestFactBecomesALeaf(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	l.keep(t, 1, nil)
+	s, id := lot(t, db, nil)
+	l.published(t, func() int64 { return l.leavesOf(t, id, 3, 3) })
+	bids := int64(0)
+	testpromise.Check(t, "leaf", func() time.Duration {
+		decide(t, s, id, auction.PlaceBid{Account: []string{"ann", "bob"}[bids%2], Amount: 10 + bids})
+		committed := time.Now()
+		bids++
+		l.published(t, func() int64 { return l.leavesOf(t, id, 3+bids, 3+bids) })
+		return time.Since(committed)
+	})
 }
