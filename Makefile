@@ -15,10 +15,10 @@ TESTTIMEOUT ?= 30m
 PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres ./...
 # What has tests that FAIRLEAD_TORTURE makes long or strict.
 LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
-	./redisclient/... ./saga/...
+	./redisclient/... ./saga/... ./translog/...
 ARGS ?=
 
-.PHONY: run test build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz mutants generate topology cross site release clean
+.PHONY: run test promises build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz mutants generate topology cross site release clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -28,6 +28,10 @@ run: ## set up, build, and show the whole story: a draw, an auction, and what is
 test: ## set up, and run all tests on real servers, with the race detector (PACKAGES=./lock/...)
 	@scripts/setup.sh test
 	go test -race -timeout $(TESTTIMEOUT) $(ARGS) $(PACKAGES)
+
+promises: ## measure every promise about time, one test at a time, on a machine at rest, and list what was seen (ARGS=round-closes: that alone)
+	@scripts/setup.sh test
+	go run ./scripts/promises $(ARGS)
 
 build: ## build bin/fairlead
 	go build -o bin/fairlead ./cmd/fairlead

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
@@ -98,6 +99,8 @@ type Options struct {
 	// chain's period.
 	BeaconLead time.Duration
 
+	// CloseBooksEvery is how often the books are closed in the public log: 1 s or more, default 1 min.
+	CloseBooksEvery time.Duration
 	// LogOrigin is the name of the public log, and of its key, when they are made; empty: fairlead/ and some digits of the key.
 	LogOrigin string
 	// Witnesses are asked to cosign the log's checkpoints, as VKEY=URL each; up to 15.
@@ -138,6 +141,7 @@ func DefaultOptions() Options {
 		AdminKeyMade: func(string) {}, UserRate: 50, StreamsPerPrincipal: 100, DrainTimeout: 30 * time.Second,
 		IdempotencyRetention: 24 * time.Hour, EventRetention: 7 * 24 * time.Hour, SagaRetention: 90 * 24 * time.Hour,
 		DrawStuckAfter: 10 * time.Minute, LeaderTTL: defaultLeaderTTL, BeaconChain: "quicknet", BeaconLead: 15 * time.Second,
+		CloseBooksEvery: logkeeper.DefaultCloseEvery,
 		ClaimStaleAfter: time.Hour, ClaimSweepEvery: 30 * time.Minute, RetryBackoff: 2 * time.Second, BreakerRefusals: 3,
 		PublishConcurrency: publish.DefaultConcurrency, PublishPerTarget: publish.DefaultPerTarget,
 		Logger: slog.New(slog.DiscardHandler),
@@ -194,6 +198,7 @@ const (
 	// minSagaRetention is longer than any process may stand still in the middle of a step and go on: its mark is what tells
 	// the step from one that was never executed.
 	minSagaRetention = 24 * time.Hour
+	minCloseBooks    = time.Second
 	minClaimAge      = time.Second
 	minBackoff       = time.Millisecond
 	maxBackoff       = time.Hour
@@ -225,6 +230,7 @@ func (o *Options) check() error {
 		{"DrawStuckAfter", o.DrawStuckAfter, 0, 0},
 		{"LeaderTTL", o.LeaderTTL, lock.MinTTL, maxLeaderTTL},
 		{"BeaconLead", o.BeaconLead, 0, maxBeaconLead},
+		{"CloseBooksEvery", o.CloseBooksEvery, minCloseBooks, 0},
 		{"ClaimStaleAfter", o.ClaimStaleAfter, minClaimAge, 0},
 		{"ClaimSweepEvery", o.ClaimSweepEvery, minClaimAge, 0},
 		{"RetryBackoff", o.RetryBackoff, minBackoff, maxBackoff},

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -25,8 +24,8 @@ import (
 // logLease is what the process is elected for that keeps the public log.
 const logLease = "log"
 
-// logSignedFile has the last checkpoint that this server has signed.
-func logSignedFile(data string) string { return filepath.Join(data, "log.signed") }
+// LogSignedFile is where a server keeps the last checkpoint that it has signed, in its data directory.
+func LogSignedFile(data string) string { return filepath.Join(data, "log.signed") }
 
 // LogKeyFile is where a server keeps the key of its public log, in its data directory.
 func LogKeyFile(data string) string { return filepath.Join(data, "log.key") }
@@ -47,7 +46,7 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 	s.onClose(store.Shutdown)
 	observer := telemetry.NewLog(registry)
 	o := logkeeper.PublisherOptions{
-		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(logSignedFile(s.o.Data)), Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
+		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(LogSignedFile(s.o.Data)), Lost: s.db.HistoryLost, Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
 	}
 	if len(s.o.Witnesses) > 0 {
 		asked, err := s.o.witnesses()
@@ -59,11 +58,16 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 			return wrong("Witnesses", "%w", err)
 		}
 		s.onClose(func(context.Context) error { collector.Close(); return nil })
-		o.Witnesses = logWitnesses{collector}
+		o.Witnesses = logWitnesses{collector, len(asked)}
 	}
 	publisher := logkeeper.NewPublisher(o)
-	s.keeper = logkeeper.New(logkeeper.Options{Store: store, Publisher: publisher, Observer: observer, Logger: s.logger})
-	observer.Observe(s.keeper.Leads, func() bool { return publisher.Refused() != "" })
+	s.keeper = logkeeper.New(logkeeper.Options{Store: store, Publisher: publisher, Observer: observer, Logger: s.logger, CloseEvery: s.o.CloseBooksEvery})
+	observer.Observe(func() telemetry.LogState {
+		if !s.keeper.Leads() {
+			return telemetry.LogState{} // What the publisher knows is of its last term.
+		}
+		return telemetry.LogState{Leading: true, Refused: publisher.Refused() != "", MissingWitnesses: publisher.Missing()}
+	})
 	s.keeping, err = lock.NewElection(locker, logLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
 	return err
 }
@@ -84,7 +88,22 @@ func (o Options) witnesses() (asked []witness.Remote, err error) {
 }
 
 // logWitnesses asks the witnesses for the keeper of the log.
-type logWitnesses struct{ *witness.Collector }
+type logWitnesses struct {
+	*witness.Collector
+
+	count int
+}
+
+// Count implements [logkeeper.Witnesses].
+func (w logWitnesses) Count() int { return w.count }
+
+// Latest implements [logkeeper.Witnesses].
+func (w logWitnesses) Latest(ctx context.Context) (seen []logkeeper.Witnessed) {
+	for key, c := range w.Collector.Latest(ctx) {
+		seen = append(seen, logkeeper.Witnessed{Who: "the witness " + witness.Remote{Key: key}.Name(), Tree: c.Tree})
+	}
+	return seen
+}
 
 // Cosign implements [logkeeper.Witnesses]. A witness that claims to have seen more is believed where it shows what the log's own key has
 // signed; otherwise it is one that is missing.
@@ -119,23 +138,15 @@ func openLogKey(origin, admin, data string) (*translog.Key, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return key, err
 	}
-	var private ed25519.PrivateKey
 	if admin == "" {
-		if _, private, err = ed25519.GenerateKey(nil); err != nil {
-			return nil, err
-		}
+		key, err = logkeeper.NewKey(origin)
 	} else {
-		seed, err := hkdf.Key(sha256.New, []byte(admin), nil, "fairlead key of the log", ed25519.SeedSize)
-		if err != nil {
-			return nil, err
+		var seed []byte
+		if seed, err = hkdf.Key(sha256.New, []byte(admin), nil, "fairlead key of the log", ed25519.SeedSize); err == nil {
+			key, err = logkeeper.KeyOf(origin, ed25519.NewKeyFromSeed(seed))
 		}
-		private = ed25519.NewKeyFromSeed(seed)
 	}
-	if origin == "" {
-		sum := sha256.Sum256(private[ed25519.SeedSize:])
-		origin = "fairlead/" + hex.EncodeToString(sum[:8])
-	}
-	if key, err = translog.NewKey(origin, private); err != nil {
+	if err != nil {
 		return nil, wrong("LogOrigin", "%w", err)
 	}
 	return key, key.WriteFile(file)

@@ -2030,7 +2030,7 @@ type PublicRank struct {
 
 // PublicSeal defines model for PublicSeal.
 type PublicSeal struct {
-	// Due whether that is over, or the draw is made
+	// Due whether that is over
 	Due bool `json:"due"`
 
 	// DueAt when the round is due

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
+// Tiles of the tree (C2SP tlog-tiles).
 const (
-	// TileHeight is how many levels of the tree a tile has, and TileWidth how many hashes it has at its bottom (C2SP tlog-tiles).
-	TileHeight = 8
-	TileWidth  = 1 << TileHeight
+	TileHeight = 8               // how many levels a tile has
+	TileWidth  = 1 << TileHeight // how many hashes it has at its bottom
 )
 
 // maxLevels is more than a tree of 2^63 leaves has.

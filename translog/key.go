@@ -1,6 +1,7 @@
 package translog
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
@@ -125,7 +126,8 @@ func (c *Cosigner) Verifier() string { return c.vkey }
 func (c *Cosigner) WriteFile(file string) error { return c.writeFile(file) }
 
 // Cosign returns the signature line over a checkpoint's text (its lines up to the empty one), with the time now by this machine's clock,
-// in whole seconds. It ends with a line feed. An error wraps [ErrMalformed] where the text is none of a checkpoint.
+// in whole seconds. It ends with a line feed. An error wraps [ErrMalformed] where the text is none of a checkpoint, and [ErrBadSignature]
+// where the clock shows no time that a cosignature can have.
 func (c *Cosigner) Cosign(text string) (line string, err error) {
 	if _, err := parseText(text); err != nil {
 		return "", err
@@ -134,7 +136,12 @@ func (c *Cosigner) Cosign(text string) (line string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("cosign a checkpoint: %w", err)
 	}
-	return strings.TrimPrefix(string(signed), text+"\n"), nil
+	line = strings.TrimPrefix(string(signed), text+"\n")
+	known := witnessKeys{{c.name, c.signer.KeyHash()}: {c.vkey, c.signer.Verifier()}}
+	if _, s, err := known.verify(text, line); err != nil || s == nil { // A signature that nobody takes must not be kept.
+		return "", fmt.Errorf("cosign a checkpoint: %w", cmp.Or(err, ErrBadSignature))
+	}
+	return line, nil
 }
 
 // private is an Ed25519 key with its name and its kind. The kind is part of the file, so that no key serves two purposes.

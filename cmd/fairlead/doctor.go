@@ -219,8 +219,26 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	for i := range losses {
 		d.find("history", true, "see docs/operations/restores.md, and then run fairlead doctor --accept-history", "%s", losses[i].String())
 	}
+	examineLog(ctx, d, db)
 	t.examineWork(ctx, d)
 	return t.examineBooks(cmd, d)
+}
+
+// logCheckFor bounds the comparison of the public log with the tables; fairlead integrity compares all of it.
+const logCheckFor = 10 * time.Second
+
+// examineLog compares the public log with the tables, the newest topics first.
+func examineLog(ctx context.Context, d *diagnosis, db *postgres.DB) {
+	d.look("log")
+	c, err := db.CheckLog(ctx, logCheckFor)
+	switch {
+	case err != nil:
+		d.find("log", true, remedyFor(operator.UnreadyDatabase), "the public log can't be compared with the tables: %v", err)
+	case c.Difference != "":
+		d.find("log", true, "find out who has changed the database by hand: docs/operations/runbook.md, \"The public log and the tables disagree\"", "%s", c.Difference)
+	case c.Refused != "":
+		d.find("log", true, "see docs/operations/restores.md, \"The public log\"", "no checkpoint of the public log is signed: %s", c.Refused)
+	}
 }
 
 func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {

@@ -82,6 +82,7 @@ func healthy(check string) string {
 		"pooler":             "there is none that changes what a session means",
 		"costs":              "no setting makes every command slower",
 		"blocked":            "no session blocks others for longer than 5 s",
+		"log":                "the public log has what the tables have, and is signed",
 		"snapshots":          "no transaction older than a minute keeps dead rows",
 		"schema":             "it is up to date, and this version can work with it",
 		"history":            "no server has found that commits are lost",

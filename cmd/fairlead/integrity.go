@@ -18,8 +18,9 @@ func newIntegrity() *cobra.Command {
 	var t target
 	cmd := &cobra.Command{
 		Use:   "integrity",
-		Short: "Recompute all balances from the entries",
-		Long:  "Recompute all balances from the entries and compare. Exit status 0: everything agrees; 1: something does not.",
+		Short: "Recompute all balances from the entries, and compare the public log with the tables",
+		Long: "Recompute all balances from the entries and compare. On the database, without --url, compare every leaf of the public log with the\n" +
+			"tables that its facts are in, too. Exit status 0: everything agrees; 1: something does not.",
 		Example: "  fairlead integrity                          # the server in this directory\n" +
 			"  fairlead integrity --database-url postgres://db.internal/fairlead --json",
 		Args: cobra.NoArgs,
@@ -28,11 +29,18 @@ func newIntegrity() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return conclude(cmd, false, nil, r.Valid, func(out io.Writer) {
+			log, err := t.compareLog(cmd)
+			if err != nil {
+				return err
+			}
+			return conclude(cmd, false, nil, r.Valid && (log == nil || log.Difference == ""), func(out io.Writer) {
 				if t.json {
 					_, _ = fmt.Fprintln(out, string(document)) // As the server wrote it.
 				} else {
 					printIntegrity(out, r)
+				}
+				if log != nil && (!t.json || log.Difference != "") {
+					printLogCheck(cmd.ErrOrStderr(), log)
 				}
 			})
 		},
@@ -59,6 +67,28 @@ func (t *target) integrity(cmd *cobra.Command) (*client.Integrity, jsontext.Valu
 	var r client.Integrity
 	document := server.IntegrityDocument(in)
 	return &r, document, json.Unmarshal(document, &r)
+}
+
+// compareLog compares the public log with the tables; nil where the verb asks a server, which doesn't do that for others.
+func (t *target) compareLog(cmd *cobra.Command) (*postgres.LogCheck, error) {
+	if t.url != "" {
+		return nil, nil
+	}
+	db, err := t.database(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	c, err := db.CheckLog(cmd.Context(), 0)
+	return &c, err
+}
+
+func printLogCheck(out io.Writer, c *postgres.LogCheck) {
+	if c.Difference != "" {
+		_, _ = fmt.Fprintf(out, "NOT VALID: the public log and the tables disagree: %s\n", c.Difference)
+		return
+	}
+	_, _ = fmt.Fprintf(out, "the public log agrees with the tables: %d facts of %d topics, %d leaves in all\n", c.Facts, c.Topics, c.Leaves)
 }
 
 func printIntegrity(out io.Writer, r *client.Integrity) {

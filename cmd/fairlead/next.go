@@ -57,6 +57,9 @@ func nextStep(err error) string {
 			return step
 		}
 	}
+	if step := nextAudit(err); step != "" {
+		return step
+	}
 	_, isUnready := errors.AsType[*operator.UnreadyError](err)
 	_, isUnconnected := errors.AsType[*pgconn.ConnectError](err)
 	_, isURL := errors.AsType[*pgconn.ParseConfigError](err)

@@ -45,8 +45,8 @@ func newRoot() *cobra.Command {
 		verbs []*cobra.Command
 	}{
 		{"Run a server, or a witness:", []*cobra.Command{newDemo(), newServe(), newWitness()}},
-		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newIntegrity(), newVerify()}},
-		{"Work with a server:", []*cobra.Command{newKeys(), newMCP(), newMultidraw(), newSagas(), newMigrate()}},
+		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newIntegrity(), newVerify(), newAudit()}},
+		{"Work with a server:", []*cobra.Command{newKeys(), newLog(), newMCP(), newMultidraw(), newSagas(), newMigrate()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title})
 		for _, verb := range part.verbs {

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"fairlead": m
 //	replace OLD NEW FROM TO    copies a file with one text replaced
 //	await FILE                 waits for a server's address file, and sets URL
 //	key FILE                   sets FAIRLEAD_KEY to the content of a file
+//	log N [AT OLD NEW]         serves a public log, and sets LOG_URL, LOG_KEY and WITNESS
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	runScripts(t, "testdata/script", "")
@@ -39,6 +40,7 @@ func runScripts(t *testing.T, dir, database string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
+			e.Values["log"] = new(publicLog)
 			e.Setenv("FAIRLEAD_DATABASE_URL", database)
 			if database != "" {
 				absent, err := url.Parse(database)
@@ -79,6 +81,7 @@ func runScripts(t *testing.T, dir, database string) {
 					}
 				}
 			},
+			"log": serveLog,
 			"key": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Setenv(keyVariable, strings.TrimSpace(ts.ReadFile(args[0])))
 			},

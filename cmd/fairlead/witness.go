@@ -109,7 +109,7 @@ func (o *witnessOptions) run(cmd *cobra.Command) error {
 		}
 	}
 	_, _ = fmt.Fprintln(cmd.OutOrStdout(), key.Verifier())
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairlead witness listens at http://%s and knows %d logs\n", listener.Addr(), len(logs))
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairlead witness listens at http://%s, keys of logs: %d\n", listener.Addr(), len(logs))
 	return serveWitness(ctx, w, listener, logger)
 }
 

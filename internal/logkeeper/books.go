@@ -205,11 +205,11 @@ func path(hashes []tlog.Hash, i int) []tlog.Hash {
 	if len(hashes) < 2 {
 		return nil
 	}
-	if k := half(len(hashes)); i < k {
+	k := half(len(hashes))
+	if i < k {
 		return append(path(hashes[:k], i), rootOf(hashes[k:]))
-	} else {
-		return append(path(hashes[k:], i-k), rootOf(hashes[:k]))
 	}
+	return append(path(hashes[k:], i-k), rootOf(hashes[:k]))
 }
 
 // Place is an account in a closing.

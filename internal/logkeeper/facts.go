@@ -26,9 +26,21 @@ type Fact struct {
 	At   time.Time
 	// Due is there for a seal: when the round is due that it names.
 	Due time.Time
-	// Data appends the leaf's data, in which accounts have their aliases.
+	// Data appends the leaf's data, in which accounts have their aliases. It is nil for a bid.
 	Data func(to []byte, name Names) ([]byte, error)
+	Bid  BidPlaced // of bid.placed
 }
+
+// AppendData appends the leaf's data.
+func (f *Fact) AppendData(to []byte, name Names) ([]byte, error) {
+	if f.Data == nil {
+		return f.Bid.append(to, name), nil
+	}
+	return f.Data(to, name)
+}
+
+// TypeBidPlaced is the type of bids.
+const TypeBidPlaced = string(auction.EventBidPlaced)
 
 // The types of facts that are not events of auctions.
 const (
@@ -113,6 +125,10 @@ func Campaign(c *lottery.Campaign, draw *lottery.Draw, seed *fairdraw.Seed, from
 	facts := campaignFacts(c, draw, seed)
 	for i := range facts {
 		facts[i].Seq = int64(i)
+		// A clock that was set back between two of them leaves them at one time.
+		if i > 0 && facts[i].At.Before(facts[i-1].At) {
+			facts[i].At = facts[i-1].At
+		}
 	}
 	if from > int64(len(facts)) {
 		return nil, fmt.Errorf("logkeeper: campaign %s has %d facts, and %d were known", c.ID, len(facts), from)
@@ -236,32 +252,20 @@ func AuctionCreated(a *auction.Auction) Fact {
 	}}
 }
 
-// BidPlaced is an accepted bid.
-func BidPlaced(seq int64, at time.Time, b auction.BidPlacedData) Fact {
-	return Fact{Type: string(auction.EventBidPlaced), Seq: seq, At: at, Data: func(to []byte, name Names) ([]byte, error) {
-		to = append(append(append(to, `{"account":"`...), name(b.Account)...), `","amount":`...)
-		to = append(strconv.AppendInt(to, b.Amount, 10), `,"previous_amount":`...)
-		to = append(strconv.AppendInt(to, b.PreviousAmount, 10), `,"round":`...)
-		to = append(strconv.AppendInt(to, int64(b.Round), 10), `,"rank":`...)
-		to = strconv.AppendInt(to, int64(b.Rank), 10)
-		if b.Outbid == nil { // A server before migration 26 has not recorded it.
-			return append(to, '}'), nil
-		}
-		to = append(to, `,"outbid":[`...)
-		for i, o := range b.Outbid {
-			if i > 0 {
-				to = append(to, ',')
-			}
-			to = append(append(append(to, `{"account":"`...), name(o.Account)...), `","amount":`...)
-			to = append(strconv.AppendInt(to, o.Amount, 10), `,"rank":`...)
-			to = append(strconv.AppendInt(to, int64(o.Rank), 10), '}')
-		}
-		to = append(to, ']')
-		if len(b.Outbid) > 0 {
-			to = strconv.AppendInt(append(to, `,"min_winning_bid":`...), b.Floor, 10)
-		}
-		return append(to, '}'), nil
-	}}
+// BidPlaced is an accepted bid. Whose bid lost its place by it is not in the leaf: it follows from the leaves before.
+type BidPlaced struct {
+	Account                string
+	Amount, PreviousAmount int64
+	Round, Rank            int
+}
+
+// append appends the leaf's data. Bids are most of all facts, so this is written by hand.
+func (b *BidPlaced) append(to []byte, name Names) []byte {
+	to = append(append(append(to, `{"account":"`...), name(b.Account)...), `","amount":`...)
+	to = append(strconv.AppendInt(to, b.Amount, 10), `,"previous_amount":`...)
+	to = append(strconv.AppendInt(to, b.PreviousAmount, 10), `,"round":`...)
+	to = append(strconv.AppendInt(to, int64(b.Round), 10), `,"rank":`...)
+	return append(strconv.AppendInt(to, int64(b.Rank), 10), '}')
 }
 
 // AuctionEvent is an event of an auction that is no bid, from its data as it is stored.

@@ -38,4 +38,6 @@ func (g *Guard) Last(verifier string) (tlog.Tree, error) {
 }
 
 // Keep writes a checkpoint. When it returns, it is on the disk.
-func (g *Guard) Keep(checkpoint string) error { return durable.Replace(g.path, []byte(checkpoint), 0o600) }
+func (g *Guard) Keep(checkpoint string) error {
+	return durable.Replace(g.path, []byte(checkpoint), 0o600)
+}

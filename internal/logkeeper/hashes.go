@@ -2,6 +2,7 @@ package logkeeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -11,6 +12,9 @@ import (
 
 // TileSource reads the hashes of a tile as far as it goes.
 type TileSource func(ctx context.Context, level int, number int64) ([]tlog.Hash, error)
+
+// errTiles is wrapped where a tile can't be read, which says nothing about the log.
+var errTiles = errors.New("the log's tiles can't be read")
 
 // Hashes reads the hashes of a tree from tiles, each once. It checks them: they are the tree's, or it fails. It is for one use.
 func Hashes(ctx context.Context, tree tlog.Tree, tiles TileSource) tlog.HashReader {
@@ -34,7 +38,7 @@ func (r *tileReader) ReadTiles(tiles []tlog.Tile) (data [][]byte, err error) {
 		if !ok {
 			hashes, err := r.source(r.ctx, t.L, t.N)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%w: %w", errTiles, err)
 			}
 			for _, h := range hashes {
 				raw = append(raw, h[:]...)

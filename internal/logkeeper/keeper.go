@@ -30,6 +30,9 @@ const (
 	topicFacts = 4096
 	// settleEvery is how often is noted which topics are known.
 	settleEvery = time.Minute
+	// bufferSize is how many bytes of leaves are put into one piece of memory.
+	bufferSize = 1 << 20
+	maxHead    = 256 // more than what a leaf has beside its data
 	// maxNames is how many aliases are remembered.
 	maxNames = 200_000
 	// DefaultCloseEvery is how often the books are closed, where that is no more than a closeShare-th of the time.
@@ -195,7 +198,8 @@ func (t *tenure) round(ctx context.Context, closing *Closing, trees *newest) err
 	if closing != nil {
 		b := t.begin()
 		closing.Index, b.batch.Closing = b.batch.Before.N, closing
-		if err := b.add(Topic{Kind: KindBooks}, closing.Fact(), nil); err != nil {
+		fact := closing.Fact()
+		if err := b.add(Topic{Kind: KindBooks}, &fact, nil); err != nil {
 			return err
 		}
 		if err := t.append(ctx, b); err != nil {
@@ -238,7 +242,7 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 		var order time.Time
 		for _, f := range facts {
 			if f.Seq != news[i].Next {
-				return errors.New("logkeeper: fact " + news[i].Topic.String() + " is not the next one")
+				return errors.New("logkeeper: fact " + news[i].String() + " is not the next one")
 			}
 			if news[i].Next++; f.At.After(order) {
 				order = f.At
@@ -251,8 +255,12 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 	}
 	slices.SortStableFunc(all, func(a, b ordered) int { return a.order.Compare(b.order) })
 	b := t.begin()
+	var name Names
 	for i := range all {
-		if err := b.add(all[i].topic, all[i].Fact, t.namesIn(all[i].topic)); err != nil {
+		if i == 0 || all[i].topic != all[i-1].topic {
+			name = t.namesIn(all[i].topic)
+		}
+		if err := b.add(all[i].topic, &all[i].Fact, name); err != nil {
 			return err
 		}
 	}
@@ -297,19 +305,30 @@ type building struct {
 	batch  Batch
 	buffer []byte
 	data   []byte
+	// topicName is the name of the topic of the last leaf.
+	topic     Topic
+	topicName string
 }
 
-func (t *tenure) begin() *building { return &building{batch: Batch{Before: t.edge.Tree()}} }
+func (t *tenure) begin() *building {
+	return &building{batch: Batch{Before: t.edge.Tree()}, buffer: make([]byte, 0, bufferSize)}
+}
 
 // add adds a fact's leaf.
-func (b *building) add(topic Topic, f Fact, name Names) (err error) {
-	if b.data, err = f.Data(b.data[:0], name); err != nil {
+func (b *building) add(topic Topic, f *Fact, name Names) (err error) {
+	if b.data, err = f.AppendData(b.data[:0], name); err != nil {
 		return err
 	}
-	leaf := translog.Leaf{Type: f.Type, Topic: topic.String(), Seq: f.Seq, At: f.At, Data: b.data}
+	if b.topic != topic || b.topicName == "" {
+		b.topic, b.topicName = topic, topic.String()
+	}
+	leaf := translog.Leaf{Type: f.Type, Topic: b.topicName, Seq: f.Seq, At: f.At, Data: b.data}
 	index := b.batch.Before.N + int64(len(b.batch.Entries))
 	before := len(b.batch.Entries)
-	// The buffer may be replaced as it grows; entries that were made keep the old one.
+	// Entries that were made keep their part of a buffer that is full.
+	if cap(b.buffer)-len(b.buffer) < len(b.data)+maxHead {
+		b.buffer = make([]byte, 0, max(bufferSize, 3*len(b.data)))
+	}
 	if b.batch.Entries, b.buffer, err = leaf.Entries(b.batch.Entries, b.buffer); err != nil {
 		return err
 	}

@@ -31,8 +31,18 @@ type Signer interface {
 	Sign(tree tlog.Tree) (checkpoint string, err error)
 }
 
+// Witnessed is the tree that a witness has cosigned last, as the log's own signature proves.
+type Witnessed struct {
+	Who  string
+	Tree tlog.Tree
+}
+
 // Witnesses ask for cosignatures.
 type Witnesses interface {
+	// Count is how many there are.
+	Count() int
+	// Latest asks all of them what they have cosigned last. Those that don't show it are left out.
+	Latest(ctx context.Context) []Witnessed
 	// Cosign asks all of them, and returns the checkpoint with the cosignatures that came in time. The error says which are missing; it is
 	// an [AheadError] where a witness proves that the key has signed more than the tree, or another one.
 	Cosign(ctx context.Context, checkpoint string, hashes tlog.HashReader) (cosigned string, by []translog.Cosignature, err error)
@@ -55,8 +65,9 @@ type PublisherOptions struct {
 	Tiles     TileSource
 	Key       Signer
 	Guard     *Guard
-	Witnesses Witnesses // nil: nobody is asked
-	Quorum    int       // a checkpoint is published once so many witnesses have cosigned it
+	Witnesses Witnesses   // nil: nobody is asked
+	Lost      func() bool // whether the database has lost commits, and no operator has accepted it; nil: nobody looks
+	Quorum    int         // a checkpoint is published once so many witnesses have cosigned it
 	Observer  Observer
 	Logger    *slog.Logger
 }
@@ -65,6 +76,7 @@ type PublisherOptions struct {
 type Publisher struct {
 	o       PublisherOptions
 	refused atomic.Pointer[string]
+	missing atomic.Int64
 }
 
 // NewPublisher returns a publisher. A [Keeper] makes it work.
@@ -86,6 +98,9 @@ func (p *Publisher) Refused() string {
 	}
 	return ""
 }
+
+// Missing is how many witnesses are asked and have not cosigned the checkpoint that this process signed last.
+func (p *Publisher) Missing() int { return int(p.missing.Load()) }
 
 // errOtherKey is why nothing is signed where the log has another key.
 var errOtherKey = errors.New("the log is signed with another key than this server's: give all servers the same key, or begin a new one by fairlead log renew")
@@ -128,7 +143,7 @@ func (p *Publisher) run(ctx context.Context, term int64, state *State, trees *ne
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if errors.Is(err, ErrSuperseded) {
+	if errors.Is(err, ErrSuperseded) || !fatal(err) {
 		return err
 	}
 	text := err.Error()
@@ -145,48 +160,69 @@ func (p *Publisher) run(ctx context.Context, term int64, state *State, trees *ne
 // fatal reports whether an error forbids to sign anything further.
 func fatal(err error) bool {
 	_, ahead := errors.AsType[*AheadError](err)
-	return ahead || errors.Is(err, errOtherKey) || errors.Is(err, ErrSuperseded) || errors.Is(err, errForked)
+	return ahead || errors.Is(err, errOtherKey) || errors.Is(err, ErrSuperseded) || errors.Is(err, errForked) || errors.Is(err, errUnclear)
 }
 
-// mayGoOn finds out whether the log is the one that was signed before.
+// errUnclear is returned where it can't be told whether the log is the one that was signed, and trying again would change nothing.
+var errUnclear = errors.New("what was signed can't be compared with the log")
+
+// mayGoOn finds out whether the log is the one that was signed before, as far as this server, the database and the witnesses know. Other
+// errors than those that are fatal say nothing about that.
 func (p *Publisher) mayGoOn(ctx context.Context, term int64, state *State) error {
 	if state.Verifier != "" && state.Verifier != p.o.Key.Verifier() {
 		return errOtherKey
 	}
+	tree := state.Edge.Tree()
 	signed, err := p.o.Guard.Last(p.o.Key.Verifier())
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errUnclear, err)
 	}
-	err = p.contains(ctx, state.Edge.Tree(), signed, "this server")
-	if err == nil && state.Checkpoint != "" {
-		var published tlog.Tree
-		if published, err = TreeOf(state.Checkpoint, p.o.Key.Verifier()); err == nil {
-			err = p.contains(ctx, state.Edge.Tree(), published, "the published checkpoint")
+	known := []Witnessed{{"this server", signed}}
+	if state.Checkpoint != "" {
+		published, err := TreeOf(state.Checkpoint, p.o.Key.Verifier())
+		if err != nil {
+			return fmt.Errorf("%w: the published checkpoint: %w", errUnclear, err)
+		}
+		known = append(known, Witnessed{"the published checkpoint", published})
+	}
+	if p.o.Witnesses != nil {
+		// Before anything is signed: a second history, once signed, is for all to see. What others have signed before this term began was
+		// in the log by then.
+		known = append(known, p.o.Witnesses.Latest(ctx)...)
+	}
+	for _, k := range known {
+		if err := p.contains(ctx, tree, k); err != nil {
+			return err
 		}
 	}
-	if err == nil {
-		p.refused.Store(nil)
-		err = p.o.Store.Refuse(ctx, term, "")
-	}
-	return err
+	p.refused.Store(nil)
+	return p.o.Store.Refuse(ctx, term, "")
 }
+
+// errLost is why nothing is signed for now where commits are lost: leaves that others have seen may be among them.
+var errLost = errors.New("the database has lost commits, and no operator has accepted it: see fairlead doctor")
 
 // errForked is returned where the log is not what was signed.
 var errForked = errors.New("the log is not the one that was signed")
 
-// contains finds out whether a tree is a continuation of an older one.
-func (p *Publisher) contains(ctx context.Context, tree, older tlog.Tree, who string) error {
-	if older.N > tree.N {
-		return &AheadError{Who: who, Size: older.N}
+// contains finds out whether a tree is a continuation of one that somebody has seen.
+func (p *Publisher) contains(ctx context.Context, tree tlog.Tree, seen Witnessed) error {
+	if seen.Tree.N > tree.N {
+		return &AheadError{Who: seen.Who, Size: seen.Tree.N}
 	}
-	if older.N == 0 {
+	if seen.Tree.N == 0 {
 		return nil
 	}
-	root, err := tlog.TreeHash(older.N, p.hashes(ctx, tree))
-	if err == nil && root != older.Hash {
-		err = fmt.Errorf("%w: %s has seen %d leaves with the root %s, which is %s now", errForked, who, older.N, older.Hash, root)
+	root, err := tlog.TreeHash(seen.Tree.N, p.hashes(ctx, tree))
+	switch {
+	case errors.Is(err, errTiles):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", errUnclear, err)
+	case root != seen.Tree.Hash:
+		return fmt.Errorf("%w: %s has seen %d leaves with the root %s, which is %s now", errForked, seen.Who, seen.Tree.N, seen.Tree.Hash, root)
 	}
-	return err
+	return nil
 }
 
 // hashes reads the hashes of a tree, and checks that they are the tree's.
@@ -201,6 +237,9 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 		if last, err := TreeOf(published, p.o.Key.Verifier()); err == nil && last == tree {
 			return published, true, nil
 		}
+	}
+	if p.o.Lost != nil && p.o.Lost() {
+		return published, false, errLost
 	}
 	began := time.Now()
 	checkpoint, err := p.o.Key.Sign(tree)
@@ -222,6 +261,7 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 			all = false
 			p.o.Logger.WarnContext(ctx, "not all witnesses have cosigned the log's checkpoint", "size", tree.N, "cosigned", len(by), "error", missing)
 		}
+		p.missing.Store(int64(p.o.Witnesses.Count() - len(by)))
 		crashpoint.Hit(crashpoint.LogSeen)
 	}
 	count := len(by)

@@ -120,20 +120,28 @@ func (p *Presence) Watch(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() { t.Stop(); cancel(nil) }
 }
 
-// answers asks the database until it answers, or until the deadline.
+// answers asks the database until it answers, or until the deadline. An outage that others have found hopeless meanwhile ends the
+// asking, too: the caller's work may have begun late because it waited for theirs.
 func (p *Presence) answers(ctx context.Context, deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	for {
+	tick := time.NewTicker(min(MaxBackoff, p.after/20))
+	defer tick.Stop()
+	for asked := p.asking.DoChan("", p.ask); ; { // It asks for others too.
 		select {
-		case r := <-p.asking.DoChan("", p.ask): // It asks for others too.
+		case r := <-asked:
 			if r.Err == nil {
 				return true
 			}
+			asked = nil // Until the next tick.
+		case <-tick.C:
+			if p.Hopeless() {
+				return false
+			}
+			if asked == nil {
+				asked = p.asking.DoChan("", p.ask)
+			}
 		case <-ctx.Done():
-			return false
-		}
-		if !wait.For(ctx, min(MaxBackoff, p.after/20)) {
 			return false
 		}
 	}

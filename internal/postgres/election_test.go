@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,16 +14,13 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
 const (
 	// shortTTL lets many tenures pass in a few seconds.
 	shortTTL = 900 * time.Millisecond
-	// failOver and handOver are the longest that nobody may lead when the leader is gone, with a slow machine's share. One that
-	// stalls for longer than that does not do so each time.
-	failOver = shortTTL + 2*time.Second
-	handOver = 1500 * time.Millisecond
 	patience = 30 * time.Second
 	// slack is how late a goroutine may notice the end of its context. The tests on fake time allow nothing.
 	slack = 500 * time.Millisecond
@@ -269,37 +265,40 @@ func (c *cluster) check() {
 func TestElectionUnderAttack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	var failOvers, handOvers []time.Duration
-	for range 4 {
-		// All connections of the elections break at once: a passing trouble. Afterwards somebody leads.
-		c.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fairlead elections' AND datname = current_database()`)
-		m, was := c.leaderAfter(0)
-
-		// The leader freezes, and wakes up after the next one was elected.
-		frozen := time.Now()
-		thaw := m.lease.freeze()
-		next, is := c.leaderAfter(was.term)
-		if next == m {
-			t.Errorf("%s was elected while it was frozen", m.holder)
+	testpromise.CheckEach(t, []string{"leader-after-death", "leader-after-resignation"}, func(seen func(string, time.Duration)) {
+		for range 4 {
+			c.attack(seen)
 		}
-		failOvers = append(failOvers, is.start.Sub(frozen).Round(time.Millisecond))
-		thaw()
-
-		// The leader is stopped and resigns: the next one need not wait for the expiry.
-		stopping := time.Now()
-		next.stop()
-		_, last := c.leaderAfter(is.term)
-		handOvers = append(handOvers, last.start.Sub(stopping).Round(time.Millisecond))
-		c.start(next)
-	}
+	})
 	c.check()
-	if slices.Min(failOvers) > failOver || slices.Min(handOvers) > handOver {
-		t.Error("it took too long each time")
-	}
 	if c.refused.Load() == 0 {
 		t.Error("no leader wrote too late, so that the fence was not tried")
 	}
-	t.Logf("fail-overs took %v, hand-overs %v", failOvers, handOvers)
+}
+
+// attack is one turn.
+func (c *cluster) attack(seen func(string, time.Duration)) {
+	c.t.Helper()
+	// All connections of the elections break at once: a passing trouble. Afterwards somebody leads.
+	c.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'fairlead elections' AND datname = current_database()`)
+	m, was := c.leaderAfter(0)
+
+	// The leader freezes, and wakes up after the next one was elected.
+	frozen := time.Now()
+	thaw := m.lease.freeze()
+	next, is := c.leaderAfter(was.term)
+	if next == m {
+		c.t.Errorf("%s was elected while it was frozen", m.holder)
+	}
+	seen("leader-after-death", is.start.Sub(frozen)-shortTTL)
+	thaw()
+
+	// The leader is stopped and resigns: the next one need not wait for the expiry.
+	stopping := time.Now()
+	next.stop()
+	_, last := c.leaderAfter(is.term)
+	seen("leader-after-resignation", last.start.Sub(stopping))
+	c.start(next)
 }
 
 // TestAHandOverNeedsNoExpiry has a term that would last for a minute.

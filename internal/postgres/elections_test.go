@@ -101,12 +101,8 @@ func TestALockedLeaseFailsInTime(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*electionLockTimeout)
 	defer cancel()
-	start := time.Now()
 	if err := renewed(ctx); !errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("a renewal of a locked row: %v", err)
-	}
-	if took := time.Since(start); took > 2*electionTimeout {
-		t.Errorf("took %s", took)
 	}
 	if err := errors.Join(tx.Rollback(t.Context()), renewed(t.Context())); err != nil {
 		t.Error(err)

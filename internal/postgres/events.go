@@ -151,21 +151,6 @@ type eventRow struct {
 }
 
 func (e *Events) auctionEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
-	rows, err := e.auctionRows(ctx, id, after, limit)
-	if err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	events := make([]live.Event, len(rows))
-	for i, r := range rows {
-		if events[i], err = r.event(); err != nil {
-			return nil, err
-		}
-	}
-	return events, nil
-}
-
-// auctionRows reads up to limit events above after, or live.ErrNoTopic or live.ExpiredError.
-func (e *Events) auctionRows(ctx context.Context, id uuid.UUID, after int64, limit int) ([]eventRow, error) {
 	rows, err := query(ctx, e.db.reads, pgx.RowToStructByPos[eventRow], selectEvents, id, after, limit)
 	if err != nil {
 		return nil, err
@@ -179,12 +164,16 @@ func (e *Events) auctionRows(ctx context.Context, id uuid.UUID, after int64, lim
 	if rows[0].Seq == nil {
 		return nil, nil
 	}
+	events := make([]live.Event, len(rows))
 	for i, r := range rows {
 		if want := after + int64(i) + 1; *r.Seq != want {
 			return nil, fmt.Errorf("event %d is missing", want)
 		}
+		if events[i], err = r.event(); err != nil {
+			return nil, err
+		}
 	}
-	return rows, nil
+	return events, nil
 }
 
 func (r eventRow) event() (live.Event, error) {
@@ -194,15 +183,6 @@ func (r eventRow) event() (live.Event, error) {
 		return e, nil
 	}
 	e.Type = string(auction.EventBidPlaced)
-	data, err := r.bid()
-	if err == nil {
-		e.Data, err = json.Marshal(data)
-	}
-	return e, err
-}
-
-// bid is the data of bid.placed.
-func (r eventRow) bid() (auction.BidPlacedData, error) {
 	data := auction.BidPlacedData{
 		Account: *r.Account, Amount: *r.Amount, PreviousAmount: *r.PreviousAmount, Round: *r.Round, Rank: *r.Rank,
 	}
@@ -211,12 +191,14 @@ func (r eventRow) bid() (auction.BidPlacedData, error) {
 		data.Outbid = []auction.Outbid{}
 	case *r.Outbid > 0:
 		if r.OutbidAccount == nil || r.Winners == nil || r.Floor == nil {
-			return data, fmt.Errorf("bid %d, which lost its place by bid %d, is missing", *r.Outbid, *r.Seq)
+			return e, fmt.Errorf("bid %d, which lost its place by bid %d, is missing", *r.Outbid, e.Seq)
 		}
 		data.Outbid = []auction.Outbid{{Account: *r.OutbidAccount, Amount: *r.OutbidAmount, Rank: *r.Winners + 1}}
 		data.Floor = *r.Floor
 	}
-	return data, nil
+	var err error
+	e.Data, err = json.Marshal(data)
+	return e, err
 }
 
 // LiveEvents converts an auction's committed events to what readers of the log will get.

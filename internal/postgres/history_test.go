@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -180,15 +181,26 @@ func (w *watched) saving() bool {
 // TestLostBeat has an older state restored while the server has nothing to do.
 func TestLostBeat(t *testing.T) {
 	t.Parallel()
+	testpromise.Check(t, "history-lost", func() time.Duration { return loseBeat(t) })
+}
+
+// loseBeat returns how long after a connection to the other database the loss was noticed.
+func loseBeat(t *testing.T) time.Duration {
+	t.Helper()
 	w := newWatched(t, Options{})
 	backup := pgtest.CopyOf(t, w.server)
 	w.beats(2)
 	w.lead(backup)
-	testwait.Eventually(t, patience, "the loss to be noticed", func() bool { open, found := w.seen.seen(); return open == 1 && found == 1 })
+	testwait.Eventually(t, patience, "a connection", func() bool { return w.pool.Ping(t.Context()) == nil })
+	began := time.Now()
+	testwait.Eventually(t, patience, "the loss to be noticed", func() bool { return strings.Contains(w.log.String(), "history lost") })
+	took := time.Since(began)
+	testwait.Eventually(t, patience, "the loss to be counted", func() bool { open, found := w.seen.seen(); return open == 1 && found == 1 })
 	losses, err := w.Losses(t.Context())
 	if err != nil || len(losses) != 1 || losses[0].Beats < 2 || losses[0].Answers != 0 || losses[0].Since == nil {
 		t.Fatalf("%+v, %v", losses, err)
 	}
+	return took
 }
 
 // TestNothingIsLost has PostgreSQL killed, restarted and copied whole, and nothing reported.

@@ -1,16 +1,21 @@
 package postgres
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
@@ -27,7 +32,6 @@ type Log struct {
 	lottery  *Lottery
 	auctions *Auctions
 	draws    *Multidraws
-	events   *Events
 }
 
 var _ logkeeper.Store = (*Log)(nil)
@@ -47,7 +51,7 @@ func NewLog(db *DB) (*Log, error) {
 		pool: pool, logger: db.logger, presence: db.presence, spec: db.spec, reads: reads{pool: pool, presence: db.presence},
 		runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger},
 	}
-	return &Log{db: own, lottery: &Lottery{db: own}, auctions: &Auctions{db: own}, draws: NewMultidraws(own), events: &Events{db: own}}, nil
+	return &Log{db: own, lottery: &Lottery{db: own}, auctions: &Auctions{db: own}, draws: NewMultidraws(own)}, nil
 }
 
 // Shutdown closes the log's connections, and waits for those in use no longer than ctx lives.
@@ -67,7 +71,7 @@ const (
 		ON CONFLICT (kind, id) DO UPDATE SET next = excluded.next, open = excluded.open`
 	saveRuns = `INSERT INTO log_runs (kind, id, seq, index, count, parts)
 		SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[])`
-	saveSeals = `INSERT INTO log_seals (campaign, index, due_at) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[])`
+	saveSeals  = `INSERT INTO log_seals (campaign, index, due_at) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[])`
 	publishLog = `UPDATE log_state SET checkpoint = $3, published = $4, verifier = $2
 		WHERE term = $1 AND published <= $4 AND size >= $4 AND verifier IN ('', $2)`
 	selectTile = `SELECT hashes FROM log_tiles WHERE level = $1 AND number = $2`
@@ -185,7 +189,8 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 		for _, h := range t.Hashes {
 			raw = append(raw, h[:]...)
 		}
-		levels, numbers, hashes = append(levels, int16(t.Level)), append(numbers, t.Number), append(hashes, raw)
+		levels = append(levels, int16(t.Level)) //nolint:gosec // It is under 8.
+		numbers, hashes = append(numbers, t.Number), append(hashes, raw)
 	}
 	writes = append(writes, logWrite{saveTiles, []any{levels, numbers, hashes}})
 	var (
@@ -201,16 +206,20 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 			bundles, data = append(bundles, number), append(data, nil)
 		}
 		last := &data[len(data)-1]
-		*last = append(binary.BigEndian.AppendUint16(*last, uint16(len(entry))), entry...)
+		*last = append(binary.BigEndian.AppendUint16(*last, uint16(len(entry))), entry...) //nolint:gosec // As above.
 	}
 	writes = append(writes, logWrite{saveBundles, []any{bundles, data}})
-	n := len(batch.Runs)
-	kinds, ids, seqs, indexes := make([]int16, n), make([][16]byte, n), make([]int64, n), make([]int64, n)
-	counts, parts := make([]int32, n), make([]int32, n)
+	var (
+		kinds         []int16
+		ids           [][16]byte
+		seqs, indexes []int64
+		counts, parts []int
+	)
 	// Of several runs of a topic, the last one says how far it has come.
 	last := map[logkeeper.Topic]logkeeper.Run{}
-	for i, r := range batch.Runs {
-		kinds[i], ids[i], seqs[i], indexes[i], counts[i], parts[i] = int16(r.Kind), r.ID, r.Seq, r.Index, int32(r.Count), int32(r.Parts)
+	for _, r := range batch.Runs {
+		kinds, ids, seqs, indexes = append(kinds, int16(r.Kind)), append(ids, r.ID), append(seqs, r.Seq), append(indexes, r.Index)
+		counts, parts = append(counts, r.Count), append(parts, r.Parts)
 		last[r.Topic] = r
 	}
 	writes = append(writes, logWrite{saveRuns, []any{kinds, ids, seqs, indexes, counts, parts}})
@@ -270,6 +279,14 @@ func (l *Log) Refuse(ctx context.Context, term int64, why string) error {
 	})
 }
 
+// RenewLog has the log be signed with another key from now on.
+func (db *DB) RenewLog(ctx context.Context, verifier string) error {
+	return db.run(ctx, "log.renew", func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE log_state SET verifier = $1, checkpoint = '', published = 0, refused = ''`, verifier)
+		return err
+	})
+}
+
 // Secret implements [logkeeper.Store].
 func (l *Log) Secret(ctx context.Context) ([]byte, error) {
 	return queryOne(ctx, l.db, errEmpty, pgx.RowTo[[]byte], `SELECT value FROM secrets WHERE name = $1`, operator.SecretOfAliases)
@@ -310,9 +327,12 @@ func (l *Log) Look(ctx context.Context) (news []logkeeper.News, err error) {
 			sql  string
 			args []any
 		}{
-			{logkeeper.KindCampaign, lookCampaigns, nil}, {logkeeper.KindCampaign, addedCampaigns, []any{lookLimit}},
-			{logkeeper.KindAuction, lookAuctions, nil}, {logkeeper.KindAuction, addedAuctions, []any{lookLimit}},
-			{logkeeper.KindMultidraw, lookMultidraws, nil}, {logkeeper.KindMultidraw, addedMultidraws, []any{lookLimit}},
+			{logkeeper.KindCampaign, lookCampaigns, nil},
+			{logkeeper.KindCampaign, addedCampaigns, []any{lookLimit}},
+			{logkeeper.KindAuction, lookAuctions, nil},
+			{logkeeper.KindAuction, addedAuctions, []any{lookLimit}},
+			{logkeeper.KindMultidraw, lookMultidraws, nil},
+			{logkeeper.KindMultidraw, addedMultidraws, []any{lookLimit}},
 		} {
 			b.Queue(look.sql, look.args...).Query(collect(&news, func(row pgx.CollectableRow) (n logkeeper.News, err error) {
 				n.Kind = look.kind
@@ -410,20 +430,63 @@ func (l *Log) auctionFacts(ctx context.Context, n logkeeper.News, most int) ([]l
 	if limit <= 0 {
 		return facts, nil
 	}
-	rows, err := l.events.auctionRows(ctx, n.ID, n.Next-1, int(limit))
+	found, err := l.auctionEvents(ctx, n.ID, n.Next, limit)
+	return append(facts, found...), err
+}
+
+const (
+	// Bids and other events are read apart, because bids are most of them: together they have the numbers without a gap.
+	loggedBids = `SELECT seq, at, account, amount, previous_amount, round, rank FROM auction_bids
+		WHERE auction = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`
+	loggedEvents = `SELECT seq, at, type, data FROM auction_events WHERE auction = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`
+	firstKept    = `SELECT first_seq FROM auctions WHERE id = $1`
+)
+
+// auctionEvents reads so many events of an auction from a number on.
+func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64) (facts []logkeeper.Fact, err error) {
+	var first int64
+	var others []logkeeper.Fact
+	err = l.db.read(ctx, readTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
+		facts, others = make([]logkeeper.Fact, 0, limit), nil
+		var b pgx.Batch
+		b.Queue(firstKept, id).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
+		b.Queue(loggedBids, id, from, from+limit).Query(func(rows pgx.Rows) error {
+			f := logkeeper.Fact{Type: logkeeper.TypeBidPlaced}
+			_, err := pgx.ForEachRow(rows, []any{&f.Seq, &f.At, &f.Bid.Account, &f.Bid.Amount, &f.Bid.PreviousAmount, &f.Bid.Round, &f.Bid.Rank}, func() error {
+				facts = append(facts, f)
+				return nil
+			})
+			return err
+		})
+		b.Queue(loggedEvents, id, from, from+limit).Query(func(rows pgx.Rows) error {
+			var (
+				seq  int64
+				at   time.Time
+				kind string
+				data []byte
+			)
+			_, err := pgx.ForEachRow(rows, []any{&seq, &at, &kind, &data}, func() error {
+				others = append(others, logkeeper.AuctionEvent(seq, at, kind, bytes.Clone(data)))
+				return nil
+			})
+			return err
+		})
+		return pool.SendBatch(ctx, &b).Close()
+	})
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range rows {
-		if r.Type != nil {
-			facts = append(facts, logkeeper.AuctionEvent(*r.Seq, *r.At, *r.Type, []byte(*r.Data)))
-			continue
+	if from < first {
+		return nil, &live.ExpiredError{First: first}
+	}
+	if len(others) > 0 {
+		facts = append(facts, others...)
+		slices.SortFunc(facts, func(a, b logkeeper.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
+	}
+	for i := range facts {
+		if want := from + int64(i); facts[i].Seq != want {
+			return nil, fmt.Errorf("event %d is missing", want)
 		}
-		bid, err := r.bid()
-		if err != nil {
-			return nil, err
-		}
-		facts = append(facts, logkeeper.BidPlaced(*r.Seq, *r.At, bid))
 	}
 	return facts, nil
 }

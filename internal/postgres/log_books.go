@@ -19,7 +19,7 @@ import (
 
 const (
 	selectBooks = `SELECT id, currency, available, held, version FROM accounts ORDER BY id`
-	lastClosing = `SELECT seq, settled, sums FROM log_closings ORDER BY seq DESC LIMIT 1`
+	lastClosing = `SELECT seq, settled, sums, greatest(at, $1) FROM log_closings ORDER BY seq DESC LIMIT 1`
 	// Accounts of the outside and of transit have entries and no rows. Their names are found one after the other, by the index.
 	outsideAccounts = `WITH RECURSIVE names AS (
 			(SELECT account FROM entries WHERE account >= $1 AND account < $2 ORDER BY account LIMIT 1)
@@ -92,7 +92,7 @@ func closeBooks(ctx context.Context, tx pgx.Tx, name logkeeper.Names) (*logkeepe
 		stored  string
 		settled = outsideSums{}
 	)
-	switch err := tx.QueryRow(ctx, lastClosing).Scan(&seq, &since, &stored); {
+	switch err := tx.QueryRow(ctx, lastClosing, at).Scan(&seq, &since, &stored, &at); { // A clock that was set back stands still.
 	case errors.Is(err, pgx.ErrNoRows):
 	case err != nil:
 		return nil, err
@@ -184,7 +184,7 @@ func addOutside(ctx context.Context, tx pgx.Tx, before outsideSums, since, upto 
 // uuidAt is the greatest UUIDv7 of a millisecond.
 func uuidAt(at time.Time) (id uuid.UUID) {
 	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(max(at.UnixMilli(), 0))) //nolint:gosec // It is not negative.
+	binary.BigEndian.PutUint64(ms[:], uint64(max(at.UnixMilli(), 0)))
 	copy(id[:6], ms[2:])
 	for i := 6; i < len(id); i++ {
 		id[i] = 0xff

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/internal/alias"
@@ -19,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 	"github.com/fairlead-dev/fairlead/translog"
@@ -29,11 +31,12 @@ type keptLog struct {
 	db    *DB
 	key   *translog.Key
 	guard string
+	tiles func(logkeeper.TileSource) logkeeper.TileSource // wraps what reads tiles, where it is there
 }
 
 func newKeptLog(t *testing.T, db *DB) *keptLog {
 	t.Helper()
-	return &keptLog{db, generated(t), filepath.Join(t.TempDir(), "log.signed")}
+	return &keptLog{db: db, key: generated(t), guard: filepath.Join(t.TempDir(), "log.signed")}
 }
 
 func generated(t *testing.T) *translog.Key {
@@ -52,7 +55,11 @@ func (l *keptLog) keep(t *testing.T, term int64, with func(logkeeper.Store) logk
 	if with != nil {
 		wrapped = with(store)
 	}
-	p = logkeeper.NewPublisher(logkeeper.PublisherOptions{Store: wrapped, Tiles: store.Tile, Key: l.key, Guard: logkeeper.NewGuard(l.guard)})
+	tiles := store.Tile
+	if l.tiles != nil {
+		tiles = l.tiles(tiles)
+	}
+	p = logkeeper.NewPublisher(logkeeper.PublisherOptions{Store: wrapped, Tiles: tiles, Key: l.key, Guard: logkeeper.NewGuard(l.guard)})
 	k := logkeeper.New(logkeeper.Options{Store: wrapped, Publisher: p})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -77,6 +84,17 @@ func (l *keptLog) published(t *testing.T, leaves func() int64) logkeeper.Publish
 		return p.Size >= leaves() && p.Size == p.Leaves
 	})
 	return p
+}
+
+// leavesOf is how many leaves there are at least once so many facts of a topic are in the log, and more than there can be before.
+func (l *keptLog) leavesOf(t *testing.T, id uuid.UUID, facts, leaves int64) int64 {
+	t.Helper()
+	var next int64
+	testwait.Check(t, l.db.pool.QueryRow(t.Context(), `SELECT coalesce(max(next), 0) FROM log_topics WHERE id = $1`, id).Scan(&next))
+	if next < facts {
+		return 1 << 60
+	}
+	return leaves
 }
 
 // leaf is what the tests read of one.
@@ -183,7 +201,7 @@ func TestLogHasAllFacts(t *testing.T) {
 	secret, err := (&Log{db: v.db}).Secret(t.Context())
 	testwait.Check(t, err)
 	bid, ben := string(topics["auction:"+lotID.String()][3].Data), alias.In("auction:"+lotID.String(), secret).Of("ben").Name
-	if want := `{"account":"` + ben + `","amount":10,"previous_amount":0,"round":1,"rank":1,"outbid":[]}`; bid != want {
+	if want := `{"account":"` + ben + `","amount":10,"previous_amount":0,"round":1,"rank":1}`; bid != want {
 		t.Errorf("the bid is %s, not %s", bid, want)
 	}
 	for topic, facts := range topics {
@@ -233,7 +251,7 @@ func TestLargeFactsAreParts(t *testing.T) {
 	testwait.Check(t, errors.Join(err, a.Err))
 	id := result[*lottery.Campaign](t, a.Result).ID
 	v.must(t, id, lottery.Publish{})
-	topics := l.topics(t, l.published(t, func() int64 { return 3 }))
+	topics := l.topics(t, l.published(t, func() int64 { return l.leavesOf(t, id, 2, 18) }))
 	facts := topics["campaign:"+id.String()]
 	if strings.Join(types(facts), " ") != "campaign.created campaign.published" || facts[0].Parts < 10 {
 		t.Fatalf("%v, the first in %d parts", types(facts), facts[0].Parts)
@@ -299,12 +317,7 @@ func TestLogHasEachFactOnce(t *testing.T) {
 	enough.Store(true)
 	bidding.Wait()
 	topics := l.topics(t, l.published(t, func() int64 {
-		var seq int64
-		testwait.Check(t, db.pool.QueryRow(t.Context(), `SELECT coalesce(max(next), 0) FROM log_topics WHERE id = $1`, id).Scan(&seq))
-		if seq < bids+3 {
-			return 1 << 60
-		}
-		return seq
+		return l.leavesOf(t, id, bids+3, bids+3)
 	}))
 	if facts := topics["auction:"+id.String()]; int64(len(facts)) != bids+3 {
 		t.Errorf("%d facts of %d are in the log", len(facts), bids+3)
@@ -357,6 +370,47 @@ func TestLogRefusesAnOlderCopy(t *testing.T) {
 	var size int64
 	testwait.Check(t, db.pool.QueryRow(t.Context(), `SELECT size FROM log_state`).Scan(&size))
 	t.Logf("%d leaves were appended, and none signed", size)
+}
+
+// willing is a store that must not be told of a refusal to sign.
+type willing struct {
+	logkeeper.Store
+
+	t *testing.T
+}
+
+func (s willing) Refuse(ctx context.Context, term int64, why string) error {
+	if why != "" {
+		s.t.Errorf("refused: %s", why)
+	}
+	return s.Store.Refuse(ctx, term, why)
+}
+
+// TestLogOutlastsUnreadTiles has a process that begins to keep the log fail to read its tiles for a while. That is no reason to refuse
+// to sign: it goes on once they can be read.
+func TestLogOutlastsUnreadTiles(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	_, end := l.keep(t, 1, nil)
+	before := l.published(t, func() int64 { return 1 })
+	end()
+	var failed atomic.Int64
+	l.tiles = func(read logkeeper.TileSource) logkeeper.TileSource {
+		return func(ctx context.Context, level int, number int64) ([]tlog.Hash, error) {
+			if failed.Add(1) <= 2 {
+				return nil, errDied
+			}
+			return read(ctx, level, number)
+		}
+	}
+	s, id := lot(t, db, nil)
+	decide(t, s, id, auction.PlaceBid{Account: "ann", Amount: 10})
+	l.keep(t, 2, func(store logkeeper.Store) logkeeper.Store { return willing{store, t} })
+	l.topics(t, l.published(t, func() int64 { return before.Size + 4 }))
+	if failed.Load() <= 2 {
+		t.Errorf("%d tiles were read", failed.Load())
+	}
 }
 
 // refused is the log's state once nothing is signed any more.
@@ -452,3 +506,78 @@ func TestClosingsGoOn(t *testing.T) {
 	closeAt("[{EUR 206 0 205 0}]")
 }
 
+// TestCheckLog compares a log with its tables, whole and after each kind of change by hand.
+func TestCheckLog(t *testing.T) {
+	t.Parallel()
+	db := tampered(t)
+	l := newKeptLog(t, db)
+	_, end := l.keep(t, 1, nil)
+	s, id := lot(t, db, nil)
+	for i := range 20 {
+		decide(t, s, id, auction.PlaceBid{Account: []string{"ann", "bob"}[i%2], Amount: int64(10 + i)})
+	}
+	draws := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
+	made(t, draws, inRange("dice", 10, false))
+	l.published(t, func() int64 { return 1 + 3 + 20 + 2 })
+	end()
+	check := func() LogCheck {
+		t.Helper()
+		c, err := db.CheckLog(t.Context(), 0)
+		testwait.Check(t, err)
+		return c
+	}
+	if c := check(); c.Difference != "" || !c.Complete || c.Topics != 2 || c.Facts != 25 {
+		t.Errorf("%+v", c)
+	}
+	for _, change := range []struct{ do, undo, want string }{
+		{`UPDATE auction_bids SET amount = 1000 WHERE seq = 22`, `UPDATE auction_bids SET amount = 29 WHERE seq = 22`, "bid.placed"},
+		{`UPDATE auctions SET title = 'other'`, `UPDATE auctions SET title = 'lot'`, "auction.created"},
+		{`UPDATE multidraw_seeds SET seed = sha256('')`, ``, "multidraw.ended"},
+	} {
+		_, err := db.pool.Exec(t.Context(), change.do)
+		testwait.Check(t, err)
+		if c := check(); !strings.Contains(c.Difference, change.want) {
+			t.Errorf("%s: %+v", change.do, c)
+		}
+		_, err = db.pool.Exec(t.Context(), change.undo)
+		testwait.Check(t, err)
+	}
+}
+
+// TestEventsStayUntilLogged: events that are not in the log yet are not pruned.
+func TestEventsStayUntilLogged(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	_, end := l.keep(t, 1, nil)
+	s, id := lot(t, db, nil)
+	l.published(t, func() int64 { return 4 })
+	end()
+	decide(t, s, id, auction.PlaceBid{Account: "ann", Amount: 10})
+	time.Sleep(2 * time.Millisecond) // So that all of it is older than the retention.
+	_, err := NewEvents(db, testViews()).Prune(t.Context(), time.Millisecond)
+	testwait.Check(t, err)
+	l.keep(t, 2, nil)
+	topics := l.topics(t, l.published(t, func() int64 { return 5 }))
+	if got := strings.Join(types(topics["auction:"+id.String()]), " "); got != "auction.created auction.started round.started bid.placed" {
+		t.Error(got)
+	}
+}
+
+// TestFactBecomesALeaf measures how long a bid that was answered is not under a published checkpoint.
+func TestFactBecomesALeaf(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	l.keep(t, 1, nil)
+	s, id := lot(t, db, nil)
+	l.published(t, func() int64 { return l.leavesOf(t, id, 3, 3) })
+	bids := int64(0)
+	testpromise.Check(t, "leaf", func() time.Duration {
+		decide(t, s, id, auction.PlaceBid{Account: []string{"ann", "bob"}[bids%2], Amount: 10 + bids})
+		committed := time.Now()
+		bids++
+		l.published(t, func() int64 { return l.leavesOf(t, id, 3+bids, 3+bids) })
+		return time.Since(committed)
+	})
+}

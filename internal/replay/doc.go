@@ -19,6 +19,8 @@
 // the auction, its leaderboard, its winners, its history of bids, the accounts. The first thing that differs is
 // named in a [Difference].
 //
+// [Replay] plays a whole list of events. [Stream] plays them one by one, for logs that are longer than the memory.
+//
 // # One transaction, one moment
 //
 // A bid and its extension, and a close and all that follows from it, are one transaction. The auditor therefore wants

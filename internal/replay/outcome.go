@@ -27,12 +27,12 @@ type Outcome struct {
 	CurrentRound int
 	Seq          int64
 	Rounds       []Round
-	// Bids are all accepted bids in order.
+	// Bids are all accepted bids in order. [Stream] leaves them out.
 	Bids []PlacedBid
 	// Board is the ranking of the standing bids of the open round; of the last round at its close once the auction is
 	// completed; at the cancellation, and nobody winning, once it is cancelled.
 	Board []Place
-	// Accounts has every account that had funds or took part.
+	// Accounts has every account that had funds or took part; none where [Rules.FundsUnknown].
 	Accounts map[string]Balance
 	// Income is what the seller was paid.
 	Income int64

@@ -415,6 +415,9 @@ const (
 	// pages, so that neither waits for the other. Each may ask for one after another, so a place is empty for proofsRest times as
 	// long as it was taken, up to longestRest: however many ask, they keep a fourth of one processor busy.
 	proofsAtOnce = 1
+	// tilesAtOnce tiles of the public log are read at a time: each is a row.
+	tilesAtOnce  = 4
+	tilesQueued  = 256
 	proofsQueued = 128
 	proofsRest   = 3
 	longestRest  = 100 * time.Millisecond

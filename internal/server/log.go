@@ -30,8 +30,8 @@ type PublicLog interface {
 
 // How long others may keep what they have read: tiles never change, and a checkpoint soon does.
 const (
-	forEver     = "public, max-age=31536000, immutable"
-	checkpointP = 100 * time.Millisecond
+	forEver       = "public, max-age=31536000, immutable"
+	checkpointFor = 100 * time.Millisecond
 )
 
 func (s *Server) logRoutes() []route {
@@ -68,7 +68,7 @@ func (s *Server) logRoutes() []route {
 
 // published reads the log's state, remembered for a moment.
 func (s *Server) published(ctx context.Context) (p logkeeper.Published, err error) {
-	key := "log " + strconv.FormatInt(time.Now().UnixMilli()/checkpointP.Milliseconds(), 10)
+	key := "log " + strconv.FormatInt(time.Now().UnixMilli()/checkpointFor.Milliseconds(), 10)
 	text, err := s.pages.read(ctx, key, func(ctx context.Context) ([]byte, int64, error) {
 		p, err := s.Log.Published(ctx)
 		if err != nil {
@@ -84,7 +84,7 @@ func (s *Server) published(ctx context.Context) (p logkeeper.Published, err erro
 }
 
 // errNoLog is returned while no checkpoint is published.
-var errNoLog error = &refusal{Kind: edge.NotFound, Detail: "no checkpoint of the log is published yet"} //nolint:gochecknoglobals,errname // A constant.
+var errNoLog error = &refusal{Kind: edge.NotFound, Detail: "no checkpoint of the log is published yet"} //nolint:errname // A constant.
 
 // errBrokenLog is returned where the log's tables lack what is under its checkpoint.
 var errBrokenLog = errors.New("the log's tables lack what its checkpoint has")
@@ -97,7 +97,6 @@ func (s *Server) logCheckpoint(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Cache-Control", "no-cache")
 	writeText(w, p.Checkpoint)
 	return nil
 }
@@ -116,7 +115,8 @@ func (s *Server) logKey(w http.ResponseWriter, r *http.Request) error {
 
 func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(text)) // The client went away.
+	w.Header().Set("Cache-Control", "no-cache") // Whoever keeps it asks whether there is a newer one.
+	_, _ = w.Write([]byte(text))                // The client went away.
 }
 
 // logTile serves a tile or a bundle, of what is under the published checkpoint.
@@ -133,10 +133,8 @@ func (s *Server) logTile(w http.ResponseWriter, r *http.Request) error {
 	if t.N > p.Size>>(level*torchwood.TileHeight)/torchwood.TileWidth || (t.N*torchwood.TileWidth+int64(t.W)) > p.Size>>(level*torchwood.TileHeight) {
 		return &refusal{Kind: edge.NotFound, Detail: "the log's checkpoint has no such tile"}
 	}
-	raw, err := s.pages.read(r.Context(), r.URL.Path, func(ctx context.Context) ([]byte, int64, error) {
-		raw, err := s.readTile(ctx, t)
-		return raw, int64(len(raw)), err
-	})
+	// From the tables each time: what somebody has changed there must not stay hidden behind a copy in memory.
+	raw, err := bounded(r.Context(), s.tiles, func(ctx context.Context) ([]byte, error) { return s.readTile(ctx, t) })
 	if err != nil {
 		return err
 	}

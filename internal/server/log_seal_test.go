@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/translog"
 	"github.com/fairlead-dev/fairlead/translog/seal"
@@ -51,6 +52,12 @@ func (w slowWitnesses) Cosign(_ context.Context, checkpoint string, _ tlog.HashR
 	cosigned, err = translog.AddCosignatures(checkpoint, keys, lines...)
 	return cosigned, by, err
 }
+
+// Count implements [logkeeper.Witnesses].
+func (w slowWitnesses) Count() int { return len(w) }
+
+// Latest implements [logkeeper.Witnesses].
+func (slowWitnesses) Latest(context.Context) []logkeeper.Witnessed { return nil }
 
 func (w slowWitnesses) keys() (vkeys []string) {
 	for name := range w {

@@ -2,9 +2,15 @@ package server
 
 import (
 	"context"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
+	"testing"
 	"time"
+
+	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
@@ -51,4 +57,52 @@ func (e *env) logged(leaves int64) (p logkeeper.Published) {
 		return p.Size >= leaves && p.Size == p.Leaves
 	})
 	return p
+}
+
+// TestOtherClientsReadTheLog reads a log of several bundles by torchwood's client, which knows nothing of Fairlead: it fetches tiles and bundles and
+// verifies every entry against the checkpoint.
+func TestOtherClientsReadTheLog(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.keepLog()
+	e.bidders(1, 1000)
+	lot := e.started(`[{"winners":1,"duration":"1h"}]`, `"cooldown":"0s"`)
+	for i := range 600 {
+		e.bid(lot, "bidder-000", int64(10+i)).want(http.StatusCreated)
+	}
+	p := e.logged(600)
+	key := strings.TrimSpace(string(e.by("").get("/log/key").body))
+	verifier, err := note.NewVerifier(key)
+	must(t, err)
+	n, err := note.Open(e.by("").get("/log/checkpoint").body, note.VerifierList(verifier))
+	must(t, err)
+	c, err := torchwood.ParseCheckpoint(n.Text)
+	must(t, err)
+	if c.N < p.Size || c.Extension != "" {
+		t.Fatalf("%+v is older than %+v", c, p)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	fetcher, err := torchwood.NewTileFetcher(e.url+"/log/", torchwood.WithHTTPClient(&http.Client{Transport: transport}))
+	must(t, err)
+	reader, err := torchwood.NewClient(fetcher)
+	must(t, err)
+	read := int64(0)
+	for i, entry := range reader.Entries(t.Context(), c.Tree, 0) {
+		if i != read || len(entry) == 0 || entry[0] != '{' {
+			t.Fatalf("entry %d is %q", i, entry)
+		}
+		read++
+	}
+	must(t, reader.Err())
+	if whole := c.N / torchwood.TileWidth * torchwood.TileWidth; read < whole {
+		t.Errorf("%d entries of %d were read", read, c.N)
+	}
+	for _, path := range []string{"/log/tile/0/999", "/log/tile/0/000.p/0", "/log/tile/0/000.p/256", "/log/tile/64/000", "/log/tile/entries/x001/999", "/log/tile/0/00", "/log/tile/-1/000", "/log/tile/0/000.p/", "/log/nothing"} {
+		e.by("").get(path).problem(http.StatusNotFound, "not_found")
+	}
+	etag := e.by("").get("/log/tile/0/000")
+	if len(etag.body) != 256*32 || !strings.Contains(etag.header.Get("Cache-Control"), "immutable") {
+		t.Errorf("a tile of %d bytes, %v", len(etag.body), etag.header)
+	}
 }

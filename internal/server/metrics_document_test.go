@@ -99,6 +99,7 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewMultidraws(r)
 	telemetry.NewPublications[string, string](r)
 	telemetry.NewSubscriptions(r, deliver.Outcomes()).Observe(func() telemetry.SubscriptionState { return telemetry.SubscriptionState{} })
+	telemetry.NewLog(r).Observe(func() telemetry.LogState { return telemetry.LogState{} })
 	telemetry.NewSagas(r)
 	telemetry.NewHistory(r)
 	telemetry.NewCheckpoints(r)

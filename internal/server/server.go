@@ -107,6 +107,7 @@ type Server struct {
 	pages       *shelf[[]byte] // what public pages show
 	scans       *bound
 	checks      *bound
+	tiles       *bound // of the public log
 	// sameOrigin refuses what other sites' pages do with a visitor's session.
 	sameOrigin http.CrossOriginProtection
 
@@ -133,6 +134,7 @@ func New(o Options) (*Server, error) {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.archive = newArchive(o.Scratch, s.metrics)
 	s.scans, s.checks = newBound("scan", scansAtOnce, scansQueued, 0, s.metrics), newBound("check", checksAtOnce, checksQueued, 0, s.metrics)
+	s.tiles = newBound("log", tilesAtOnce, tilesQueued, 0, s.metrics)
 	s.Live.Logger = o.Logger
 	s.live = live.New(liveServer{s}, s.Live)
 	routes := s.routes()

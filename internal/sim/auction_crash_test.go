@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -42,7 +43,7 @@ func TestAuctionServerDiesAtEveryCrashPoint(t *testing.T) {
 				b.await(t, 2*patience, "the end of the auction", isEnd)
 				c.finish(t)
 				out := b.finish(t, patience)
-				checkCloses(t, out, deaths)
+				testpromise.CheckEach(t, promisesUnderKills[:2], func(seen func(string, time.Duration)) { closes(out, deaths, seen) })
 				if t.Failed() {
 					t.Fatalf("run %d, %s", run, at)
 				}

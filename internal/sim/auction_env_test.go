@@ -23,11 +23,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-const (
-	// closeLimit is how late a round may close, and closeLimitAfterDeath how late when its leader just died. Both are promised.
-	closeLimit           = time.Second
-	closeLimitAfterDeath = 7 * time.Second
-)
+// soonAfterDeath is for how long a leader's death may still be the reason for a delay.
+const soonAfterDeath = 7 * time.Second
 
 // auctionHouse is a database with servers on it and accounts that have money for auctions.
 type auctionHouse struct {
@@ -66,6 +63,7 @@ func (h *auctionHouse) close(t *testing.T, every int) {
 	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 16, func(i int) bool { return i%every == 0 })
 	complain(t, err)
 	auditNow(t, h.database)
+	auditLog(t, h.database, h.client)
 	t.Logf("books closed: %d commands, %d replayed, %v", len(h.history.Ops()), replayed, h.history.Count())
 }
 

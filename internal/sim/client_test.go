@@ -123,6 +123,14 @@ func NewClient(history *History, targets ...Target) *Client {
 	return c
 }
 
+// URLs are the servers' addresses now.
+func (c *Client) URLs() (urls []string) {
+	for _, target := range c.targets {
+		urls = append(urls, target.URL())
+	}
+	return urls
+}
+
 // API is the Go client on the same servers, each attempt at the next of them. What it sends is not recorded.
 func (c *Client) API(retry client.Retry) *client.Client {
 	api, err := client.New("http://sim", AdminKey, client.WithRetry(retry), client.WithHTTPClient(&http.Client{Transport: inTurn{c}}))

@@ -20,12 +20,10 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
-
-// doubtLimit is how soon after its coordinator's return nothing may be in doubt any more.
-const doubtLimit = 30 * time.Second
 
 // twoLedgers are two ledgers on databases of their own: coordinators work on the first and know the second as eu; one server
 // has the second for its own.
@@ -164,10 +162,10 @@ func (h *twoLedgers) draw(key string, rng *rand.Rand) *sim.Op {
 }
 
 // close waits until every transfer has ended, which has a limit, and audits both ledgers.
-func (h *twoLedgers) close(t *testing.T, limit time.Duration) {
+func (h *twoLedgers) close(t *testing.T) {
 	t.Helper()
 	own, other := connect(t, h.own), connect(t, h.other)
-	h.settled(t, own, other, limit)
+	h.settled(t, own, other)
 	auditCross(t, map[string]*pgx.Conn{"local": own, "eu": other}, h.total)
 	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })
 	complain(t, err)
@@ -177,10 +175,10 @@ func (h *twoLedgers) close(t *testing.T, limit time.Duration) {
 	t.Logf("%d transfers, %d replayed", len(h.history.Ops()), replayed)
 }
 
-// settled waits until no transfer is pending and nothing in doubt, which has a limit.
-func (h *twoLedgers) settled(t *testing.T, own, other *pgx.Conn, limit time.Duration) {
+// settled waits until no transfer is pending and nothing in doubt.
+func (h *twoLedgers) settled(t *testing.T, own, other *pgx.Conn) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := time.Now().Add(patience)
 	for {
 		var pending, here, there int
 		const doubts = `SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'fairlead:%'`
@@ -191,7 +189,7 @@ func (h *twoLedgers) settled(t *testing.T, own, other *pgx.Conn, limit time.Dura
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d transfers are pending, %d and %d in doubt after %v", pending, here, there, limit)
+			t.Fatalf("%d transfers are pending, %d and %d in doubt after %v", pending, here, there, patience)
 		}
 	}
 }
@@ -238,7 +236,7 @@ func (h *twoLedgers) outOfDoubt(t *testing.T, left []string) time.Duration {
 		if !slices.ContainsFunc(left, func(gid string) bool { return slices.Contains(now, gid) }) {
 			return time.Since(began)
 		}
-		if took := time.Since(began); took > doubtLimit {
+		if took := time.Since(began); took > patience {
 			t.Fatalf("in doubt after %v: %v of %v", took, now, left)
 		}
 		wait.For(t.Context(), 100*time.Millisecond)
@@ -301,7 +299,7 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	points = points[:testwait.Count(3, len(points))]
 	finish := h.traffic(t, mode, seed, testwait.Count(16, 1000))
-	for i, point := range points {
+	dieAt := func(i int, point string) time.Duration {
 		await(t, "answers before "+point, h.history.After(5))
 		at := fmt.Sprintf("%s:%d", point, 1+rng.IntN(8))
 		willDie(t, server, at)
@@ -316,10 +314,16 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 		start(t, server)
 		took := h.outOfDoubt(t, left)
 		t.Logf("%s, and %s database: %d left in doubt, settled after %v", at, database, len(left), took)
+		return took
 	}
+	testpromise.CheckEach(t, []string{"in-doubt"}, func(seen func(string, time.Duration)) {
+		for i, point := range points {
+			seen("in-doubt", dieAt(i, point))
+		}
+	})
 	await(t, "answers after all deaths", h.history.After(testwait.Count(20, 1000)))
 	finish()
-	h.close(t, doubtLimit)
+	h.close(t)
 }
 
 // TestCrossCoordinatorsTakeOver kills one of two coordinators on one log again and again; the other goes on with what it
@@ -345,6 +349,6 @@ func TestCrossCoordinatorsTakeOver(t *testing.T) {
 			}
 		}
 		finish()
-		h.close(t, doubtLimit)
+		h.close(t)
 	})
 }

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
 	// answerLimit is how soon every request to a frozen database must be answered.
 	answerLimit = 45 * time.Second
-	// noticeLimit is how soon a server must report that it is not ready.
-	noticeLimit = 5 * time.Second
 	// exitLimit is how soon a server must end after SIGTERM while its database is frozen.
 	exitLimit = 60 * time.Second
 )
@@ -249,12 +248,12 @@ func checkWord(t *testing.T, history *sim.History) {
 }
 
 // awaitReadiness polls a server until it calls itself ready, or unready, and returns how long that took.
-func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Duration) time.Duration {
+func awaitReadiness(t *testing.T, server *sim.Server, want int) time.Duration {
 	t.Helper()
 	began := time.Now()
-	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true}}
-	ctx := testwait.Context(t, limit)
-	testwait.Eventually(t, limit, fmt.Sprintf("readyz answers %d", want), func() bool {
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	ctx := testwait.Context(t, patience)
+	testwait.Eventually(t, patience, fmt.Sprintf("readyz answers %d", want), func() bool {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL()+"/readyz", http.NoBody)
 		testwait.Must(t, err)
 		resp, err := client.Do(req)
@@ -265,6 +264,16 @@ func awaitReadiness(t *testing.T, server *sim.Server, want int, limit time.Durat
 		return resp.StatusCode == want
 	})
 	return time.Since(began)
+}
+
+// unready waits until a server whose database has just ceased to answer says so, which is promised in time.
+func unready(t *testing.T, server *sim.Server) (took time.Duration) {
+	t.Helper()
+	testpromise.Check(t, "not-ready", func() time.Duration {
+		took = awaitReadiness(t, server, http.StatusServiceUnavailable)
+		return took
+	})
+	return took
 }
 
 // TestDatabaseFreezes stops every process of PostgreSQL under load, lets them stay so until everybody has been answered
@@ -280,7 +289,7 @@ func TestDatabaseFreezes(t *testing.T) {
 		began := time.Now()
 		ops := c.commands("frozen", testwait.Count(4, 32))
 		asked := c.send(t, ops)
-		noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
+		noticed := unready(t, c.server)
 		checkUnavailable(t, asked.answers())
 		checkOvertaken(t, overtaken.answers())
 		if longer := time.Duration(testwait.Count(0, 20)) * time.Second; longer > 0 {
@@ -300,7 +309,7 @@ func TestDatabaseFreezes(t *testing.T) {
 		if err != nil || woken == 0 {
 			t.Fatalf("%d processes woken: %v", woken, err)
 		}
-		ready := awaitReadiness(t, c.server, http.StatusOK, readyLimit)
+		ready := awaitReadiness(t, c.server, http.StatusOK)
 		c.settle(t, databaseOf(t, c.server), ops)
 		for _, op := range c.history.Ops() {
 			for _, answer := range op.Answers() {
@@ -334,7 +343,7 @@ func signalledWhileFrozen(t *testing.T, wake bool) {
 	ops := c.commands("signalled", 32)
 	asked := c.send(t, ops)
 	// The server's own word that it waits for the database, by when it has read what was sent before.
-	awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
+	awaitReadiness(t, c.server, http.StatusServiceUnavailable)
 	began := time.Now()
 	testwait.Must(t, c.server.Signal(syscall.SIGTERM))
 	checkUnavailable(t, asked.answers())

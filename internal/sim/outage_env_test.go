@@ -241,7 +241,7 @@ func (s *outageStage) meet(t *testing.T, o outage) {
 	testwait.Eventually(t, patience, o.name+": the database commits again", func() bool { return s.commits(t.Context()) })
 	fault := time.Since(began)
 	for _, server := range s.servers {
-		awaitReadiness(t, server, http.StatusOK, patience)
+		awaitReadiness(t, server, http.StatusOK)
 	}
 	close(over)
 	longest := time.Duration(0)

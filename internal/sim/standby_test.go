@@ -55,7 +55,7 @@ func TestStandbyFreezes(t *testing.T) {
 	for _, op := range ops {
 		asked.ask(op.String(), func() sim.Answer { return c.client.Once(t.Context(), op) })
 	}
-	noticed := awaitReadiness(t, c.server, http.StatusServiceUnavailable, testwait.Promised(noticeLimit))
+	noticed := unready(t, c.server)
 	if said := readinessOf(t.Context(), c.server); said != "commit_timeout" {
 		t.Errorf("/readyz says %s", said)
 	}
@@ -90,7 +90,7 @@ func TestStandbyFreezes(t *testing.T) {
 	}
 	asleep := time.Since(began)
 	testwait.Must(t, testwait.Err(frozen.Thaw()))
-	ready := awaitReadiness(t, c.server, http.StatusOK, readyLimit)
+	ready := awaitReadiness(t, c.server, http.StatusOK)
 	c.settle(t, primary.URL(), ops)
 	t.Log(fmt.Sprintf("frozen for %v, ready %v after the thaw", asleep.Round(time.Millisecond), ready.Round(time.Millisecond)), "\n", messages(c.server.Log()))
 }

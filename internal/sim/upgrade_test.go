@@ -68,7 +68,7 @@ func upgradeRest(t *testing.T, old string) {
 		finish()
 	}
 	f.finish(t)
-	h.close(t, doubtLimit)
+	h.close(t)
 	t.Logf("%v", h.history.Count())
 	r.reportBatches(t)
 }

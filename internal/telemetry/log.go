@@ -71,20 +71,26 @@ func (l *Log) Closed(accounts int64, balanced bool, took time.Duration) {
 // Failed implements the observer of the keeper.
 func (l *Log) Failed(work string) { l.failures[work].Inc() }
 
+// LogState is what the process that keeps the log knows; all is 0 in others.
+type LogState struct {
+	Leading, Refused bool
+	MissingWitnesses int
+}
+
 // Observe registers the gauges of what the keeper knows.
-func (l *Log) Observe(leads, refused func() bool) {
-	for _, g := range []struct {
-		name, help string
-		value      func() bool
-	}{
-		{"leading", "1 in the process that keeps the public log.", leads},
-		{"refused", "1 in the process that keeps the public log and signs nothing: the log is an older copy than what was signed, or another one's.", refused},
-	} {
-		l.metrics.gaugeFunc(g.name, g.help, func() float64 {
-			if g.value() {
-				return 1
-			}
-			return 0
-		})
+func (l *Log) Observe(state func() LogState) {
+	truth := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
 	}
+	gauge := func(name, help string, value func(LogState) float64) {
+		l.metrics.gaugeFunc(name, help, func() float64 { return value(state()) })
+	}
+	gauge("leading", "1 in the process that keeps the public log.", func(s LogState) float64 { return truth(s.Leading) })
+	gauge("refused", "1 in the process that keeps the public log and signs nothing: the log is an older copy than what was signed, or another one's.",
+		func(s LogState) float64 { return truth(s.Refused) })
+	gauge("missing_witnesses", "Witnesses that are asked and have not cosigned the last checkpoint; 0 in processes that do not keep the public log.",
+		func(s LogState) float64 { return float64(s.MissingWitnesses) })
 }

@@ -71,15 +71,6 @@ func Count(few, many int) int {
 	return few
 }
 
-// Promised is a time limit that Fairlead promises. A long run has the machine to itself and is held to the letter. Every other
-// run shares it with other tests and may stall for seconds: there the limit only finds what hangs.
-func Promised(limit time.Duration) time.Duration {
-	if Torture() {
-		return limit
-	}
-	return limit + 20*time.Second
-}
-
 // Rand returns the test's one source of randomness, and its seed: that of FAIRLEAD_SEED, or a new one, which a failing test
 // prints.
 func Rand(tb testing.TB) (*rand.Rand, uint64) {

@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -8,37 +9,48 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
-
-// replacement is the promised time, beyond the TTL, in which a dead holder is replaced.
-func replacement() time.Duration { return promised(2*time.Second, 15*time.Second) }
 
 // request is one without a locker.
 func request(ttl time.Duration, k string) lock.Request {
 	return lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Keys: []string{k}, Owner: uuid.NewString(), TTL: ttl}
 }
 
+// deadHolder: the next in line is granted a dead holder's lock when the lease has ended, and soon.
 func (s *suite) deadHolder() {
-	doomed, stop := s.h.Open(s.T)
-	k := key("k")
+	next := s.locker()
 	const ttl = 700 * time.Millisecond
-	began := time.Now()
-	// It is granted, and its process is never heard of again.
-	_, err := doomed.Acquire(s.ctx(), request(ttl, k))
-	testwait.Must(s.T, err)
-	c := s.next(s.locker(), k)
-	stop()
-	if took := s.granted(c).Sub(began); took < ttl-lock.Margin(ttl) || took > ttl+replacement() {
-		s.Errorf("replaced after %s; want after the TTL of %s, and within 2s of it", took, ttl)
-	}
+	testpromise.Check(s.T, "lock-after-death", func() time.Duration {
+		s.Helper()
+		doomed, stop := s.h.Open(s.T)
+		k := key("k")
+		began := time.Now()
+		// It is granted, and its process is never heard of again.
+		_, err := doomed.Acquire(s.ctx(), request(ttl, k))
+		testwait.Must(s.T, err)
+		c := s.next(next, k)
+		stop()
+		took := s.granted(c).Sub(began)
+		if took < ttl-lock.Margin(ttl) {
+			s.Errorf("replaced after %s; want after the TTL of %s", took, ttl)
+		}
+		return took - ttl
+	})
 }
 
-// deadWaiter: a request behind waiters whose process crashed is granted within 2 s of the release.
+// deadWaiter: a request behind waiters whose process crashed is granted soon after the release.
 func (s *suite) deadWaiter() {
 	b, l := s.process()
+	// A dead waiter whose turn comes is a dead holder.
+	testpromise.Check(s.T, cmp.Or(s.h.BehindDeadWaiter, "lock-after-death"), func() time.Duration { return s.passDeadWaiter(b, l) })
+}
+
+func (s *suite) passDeadWaiter(b lock.Backend, l *lock.Locker) time.Duration {
+	s.Helper()
 	doomed, stop := s.h.OpenDoomed(s.T)
 	k := key("k")
 	h := s.acquire(l, lock.Options{}, k)
@@ -49,12 +61,11 @@ func (s *suite) deadWaiter() {
 	stop()
 	s.release(h)
 	began := time.Now()
-	if took := s.granted(c).Sub(began); took > replacement() {
-		s.Errorf("granted %s after the release", took)
-	}
+	took := s.granted(c).Sub(began)
 	if r := s.await(dead); r.err == nil {
 		s.Error("the dead one was granted")
 	}
+	return took
 }
 
 // inTime runs a test that a machine spoils if it stalls for most of a lease, since holders rightly give up then. try reports
@@ -187,7 +198,7 @@ func (s *suite) maxHold() {
 			return false
 		}
 		s.is("cause", cause, lock.ErrHeldTooLong)
-		if held < 800*time.Millisecond || held > promised(1100*time.Millisecond, 10*time.Second) {
+		if held < 800*time.Millisecond {
 			s.Errorf("held for %s", held)
 		}
 		return true

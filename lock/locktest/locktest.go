@@ -4,7 +4,7 @@
 // them: growing tokens, exclusion and order under contention, many keys in opposing orders, cancellation at random
 // points, expiry, lost renewals, deadlocks, and histories of concurrent operations against a sequential model. Random
 // choices come from a seed that failures print, and that FAIRLEAD_SEED sets again. FAIRLEAD_TORTURE=1 makes the counts
-// those of a long run.
+// those of a long run. Of what is promised with a time, package testpromise judges the time.
 package locktest
 
 import (
@@ -35,6 +35,9 @@ type Harness struct {
 	// LeavesGrants says that a request which is called off at the moment of its grant may leave the lock held until the lease
 	// ends, as where the caller is not told what the store has done.
 	LeavesGrants bool
+	// BehindDeadWaiter names the promise of how long a request that is behind a dead process's waits after a release, where the
+	// backend promises more than to replace dead holders.
+	BehindDeadWaiter string
 }
 
 // Run runs the suite, or only those of its tests that are named. Each test gets a harness of its own.
@@ -123,14 +126,6 @@ func newKeys(n int) []string {
 
 // patience bounds what should be quick on an idle machine, and may run on a busy one.
 const patience = 30 * time.Second
-
-// promised is a time limit that package lock promises. An ordinary run is on a busy machine and gets more.
-func promised(limit, busy time.Duration) time.Duration {
-	if testwait.Torture() {
-		return limit
-	}
-	return busy
-}
 
 func (s *suite) ctx() context.Context {
 	s.Helper()

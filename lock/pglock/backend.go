@@ -25,8 +25,9 @@ const (
 	PollInterval = 400 * time.Millisecond
 	// BlindPollInterval is how often it does while notifications do not arrive.
 	BlindPollInterval = 50 * time.Millisecond
-	// HandOver is how long a lock that was handed over to another process waits for its waiter to take it.
-	HandOver = time.Second
+	// HandOver is how long a lock that was handed over to another process waits for its waiter to take it. With the release
+	// before and the grant after, those behind a dead waiter lose a second at most.
+	HandOver = 950 * time.Millisecond
 	// aliveFor is how long a waiting request counts as alive after its process last said so. The statements know it, too.
 	aliveFor = 1200 * time.Millisecond
 	// forgetAfter is after how much silence of its process the row of a request is deleted.

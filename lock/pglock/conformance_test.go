@@ -57,6 +57,7 @@ func harness(t *testing.T, url string) locktest.Harness {
 	t.Helper()
 	writes := pool(t, url)
 	return locktest.Harness{
+		BehindDeadWaiter: "lock-behind-dead-waiter",
 		Open: func(tb testing.TB) (lock.Backend, func()) {
 			tb.Helper()
 			b := open(tb, url, Options{})

@@ -90,7 +90,7 @@ func TestRealStepsOfTheClock(t *testing.T) { //nolint:paralleltest // It sets th
 	took := time.Since(began)
 	term := <-elected
 	t.Logf("after the step back: the dead holder was replaced after %s, the leader after %s", took, time.Since(began))
-	if limit := testwait.Promised(ttl + 2*time.Second); took > limit || time.Since(began) > limit {
+	if limit := ttl + 2*time.Second; took > limit || time.Since(began) > limit { // A long run has the machine to itself.
 		t.Errorf("that is more than %s", limit)
 	}
 	if next.Token("dead") <= first.Token("dead") || term <= second.Token("leader") {

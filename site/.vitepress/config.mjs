@@ -58,10 +58,10 @@ export default defineConfig({
         ['All', ''], ['Lottery', 'lottery'], ['Auctions', 'auctions'], ['Ledger', 'ledger'], ['Locks', 'locks'],
         ['Many draws', 'multidraws'], ['Publishing', 'publishing'], ['Between ledgers', 'cross-transfers'], ['Socket.IO', 'socketio'],
       ]),
-      section('Reference', '/docs/', [['Guarantees', 'guarantees'], ['Flags and environment', 'flags'], ['Problems', 'problems'], ['Metrics', 'operations/metrics'], ['Requirements', 'requirements']]),
+      section('Reference', '/docs/', [['Guarantees', 'guarantees'], ['Promises about time', 'operations/promises'], ['Flags and environment', 'flags'], ['Problems', 'problems'], ['Metrics', 'operations/metrics'], ['Requirements', 'requirements']]),
       section('Operation', '/', [
         ['Stop and wipe a trial', 'docs/operations/trial'], ['Deployment', 'deploy/'], ['Several servers', 'docs/operations/servers'], ['Runbook', 'docs/operations/runbook'], ['Faults', 'docs/operations/faults'], ['Seeded bugs', 'docs/operations/mutants'],
-        ['Restores', 'docs/operations/restores'], ['Traces', 'docs/operations/traces'], ['Agents', 'docs/operations/mcp'], ['Witness', 'docs/operations/witness'], ['Requirement names', 'docs/operations/requirement-names'],
+        ['Restores', 'docs/operations/restores'], ['Audits', 'docs/operations/audit'], ['Traces', 'docs/operations/traces'], ['Agents', 'docs/operations/mcp'], ['Witness', 'docs/operations/witness'], ['Requirement names', 'docs/operations/requirement-names'],
       ]),
       section('How it works', '/docs/design/', [
         ['A purchase', 'purchase'], ['An auction', 'auction'], ['Commands', 'commands'], ['Outcomes', 'outcomes'], ['Memory', 'memory'], ['Draws', 'fairdraw'],

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -126,7 +127,7 @@ func (c *Client) Add(ctx context.Context, w Remote, old int64, proof tlog.TreePr
 		return translog.Cosignature{}, err
 	case status == http.StatusConflict:
 		size, err := parseSize(strings.TrimSuffix(answer, "\n"))
-		if err != nil || kind != "text/x.tlog.size" {
+		if media, _, bad := mime.ParseMediaType(kind); err != nil || bad != nil || media != sizeType {
 			return translog.Cosignature{}, fmt.Errorf("%w: a conflict without a size", ErrBadAnswer)
 		}
 		return translog.Cosignature{}, &ConflictError{Size: size}

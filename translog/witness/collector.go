@@ -152,6 +152,30 @@ func (c *Collector) Ask(ctx context.Context, checkpoint string, hashes tlog.Hash
 	return cosigned, answers, err
 }
 
+// Latest asks all witnesses, side by side, for the checkpoint that each has cosigned last, and returns them by the witnesses' verifier
+// keys. Those that show none within the timeout are left out. The log's signature proves what it has said.
+func (c *Collector) Latest(ctx context.Context) map[string]*translog.Checkpoint {
+	found := make([]*translog.Checkpoint, len(c.o.Witnesses))
+	var asking sync.WaitGroup
+	for i, w := range c.o.Witnesses {
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+			defer cancel()
+			if latest, err := c.client.Latest(ctx, w, c.o.Log); err == nil {
+				found[i] = latest
+			}
+		})
+	}
+	asking.Wait()
+	latest := map[string]*translog.Checkpoint{}
+	for i, w := range c.o.Witnesses {
+		if found[i] != nil {
+			latest[w.Key] = found[i]
+		}
+	}
+	return latest
+}
+
 // Sizes returns how large the tree was that each witness has cosigned last, by its verifier key, as far as this collector knows.
 func (c *Collector) Sizes() map[string]int64 {
 	c.mu.Lock()

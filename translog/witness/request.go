@@ -13,6 +13,8 @@ import (
 )
 
 const (
+	// sizeType is the type of a conflict's body.
+	sizeType = "text/x.tlog.size"
 	// maxProofLines is what tlog-witness allows, and enough for any tree.
 	maxProofLines = 63
 	// maxRequestBytes has room for the longest proof, whose lines have 45 bytes, and the longest checkpoint.

@@ -100,8 +100,23 @@ func (s *state) with(origin string, k kept) *state {
 	return next
 }
 
-// write puts the state on disk, with the errors of [durable.Replace].
-func (s *state) write(vkey string) error {
+// lockOf names the file whose lock keeps other processes from a state.
+func lockOf(file string) string { return file + ".lock" }
+
+// write puts the state on disk, with the errors of [durable.Replace]. An error wraps [ErrInUse] where the lock that the process holds is no
+// longer the state's: somebody has removed it, and another process may have made and taken a new one.
+func (s *state) write(vkey string, held *os.File) error {
+	ours, err := held.Stat()
+	if err != nil {
+		return err
+	}
+	now, err := os.Stat(lockOf(s.file))
+	if err != nil {
+		return err // Nothing is written as long as it is away.
+	}
+	if !os.SameFile(ours, now) {
+		return fmt.Errorf("%w: %s is not the file that this process has locked", ErrInUse, lockOf(s.file))
+	}
 	d := document{Version: stateVersion, Witness: vkey}
 	for _, origin := range slices.Sorted(maps.Keys(s.logs)) {
 		d.Checkpoints = append(d.Checkpoints, s.logs[origin])

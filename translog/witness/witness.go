@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -57,9 +58,10 @@ type Witness struct {
 	hashes  map[string]string   // origins by their hash
 	logger  *slog.Logger
 	mux     *http.ServeMux
-	locks   []*os.File
+	keyLock *os.File // nil without a file of the key
+	lock    *os.File
 	waiting atomic.Int64
-	turn    chan struct{}         // has one token, which is taken to decide and write; closed never
+	turn    chan struct{}         // has one token, which is taken to decide and write
 	state   atomic.Pointer[state] // replaced by who has the token
 	stopped atomic.Pointer[error] // why it cosigns no more
 }
@@ -106,14 +108,24 @@ func (w *Witness) open(o Options) error {
 		if err != nil {
 			return err
 		}
-		w.locks = append(w.locks, f)
+		w.keyLock = f
 	}
-	f, err := lock(o.StateFile+".lock", os.O_RDWR|os.O_CREATE)
+	// The file itself, and not a link to it: another process may come by another name.
+	file, err := filepath.EvalSymlinks(o.StateFile)
+	if _, there := os.Lstat(o.StateFile); errors.Is(there, os.ErrNotExist) { // A link to nothing is no new witness.
+		file, err = filepath.EvalSymlinks(filepath.Dir(o.StateFile))
+		file = filepath.Join(file, filepath.Base(o.StateFile))
+	}
+	if err == nil {
+		file, err = filepath.Abs(file)
+	}
 	if err != nil {
 		return err
 	}
-	w.locks = append(w.locks, f)
-	s, err := readState(o.StateFile, o.Key.Verifier())
+	if w.lock, err = lock(lockOf(file), os.O_RDWR|os.O_CREATE); err != nil {
+		return err
+	}
+	s, err := readState(file, o.Key.Verifier())
 	if err != nil {
 		return err
 	}
@@ -122,10 +134,11 @@ func (w *Witness) open(o Options) error {
 }
 
 func (w *Witness) unlock() {
-	for _, f := range w.locks {
-		unlock(f)
+	for _, f := range []*os.File{w.keyLock, w.lock} {
+		if f != nil {
+			unlock(f)
+		}
 	}
-	w.locks = nil
 }
 
 // Close waits for the decision under way, refuses all others, and gives the locks back. It may be called once.
@@ -152,6 +165,9 @@ func (w *Witness) serveAdd(rw http.ResponseWriter, r *http.Request) {
 		w.refuse(rw, r, no)
 		return
 	}
+	if err != nil && r.Context().Err() != nil {
+		return // The client went while it waited.
+	}
 	if err != nil {
 		w.logger.ErrorContext(r.Context(), "checkpoint not cosigned", "error", err)
 		http.Error(rw, "the witness can't cosign now", http.StatusInternalServerError)
@@ -170,7 +186,7 @@ func (w *Witness) refuse(rw http.ResponseWriter, r *http.Request, no *refusal) {
 	w.logger.Log(r.Context(), level, "checkpoint refused", "status", no.status, "reason", no.text, "remote", r.RemoteAddr)
 	switch no.status {
 	case http.StatusConflict:
-		rw.Header().Set("Content-Type", "text/x.tlog.size")
+		rw.Header().Set("Content-Type", sizeType)
 		rw.WriteHeader(no.status)
 		_, _ = fmt.Fprintf(rw, "%d\n", no.size)
 	case http.StatusServiceUnavailable:
@@ -237,17 +253,17 @@ func (w *Witness) decide(ctx context.Context, r request, c *translog.Checkpoint,
 	if stopped := w.stopped.Load(); stopped != nil {
 		return "", *stopped
 	}
+	text, logsOwn, err := split(c.Note, vkey)
+	if err != nil {
+		return "", err
+	}
 	s := w.state.Load()
 	last, known := s.logs[c.Origin]
 	if no := check(last.tree, r, c.Tree); no != nil {
 		if no.status == http.StatusUnprocessableEntity {
-			w.logger.WarnContext(ctx, "a log shows two trees that don't fit, or a wrong proof", "origin", c.Origin, "cosigned", last.Note, "shown", c.Note)
+			w.logger.WarnContext(ctx, "a log shows two trees that don't fit, or a wrong proof", "origin", c.Origin, "cosigned", last.Note, "shown", text+"\n"+logsOwn)
 		}
 		return "", no
-	}
-	text, logsOwn, err := split(c.Note, vkey)
-	if err != nil {
-		return "", err
 	}
 	if line, err = w.key.Cosign(text); err != nil {
 		return "", err
@@ -256,10 +272,10 @@ func (w *Witness) decide(ctx context.Context, r request, c *translog.Checkpoint,
 		return line, nil // It is on disk.
 	}
 	next := s.with(c.Origin, kept{Log: vkey, Note: text + "\n" + logsOwn + line, tree: c.Tree})
-	if err := next.write(w.key.Verifier()); err != nil {
-		if errors.Is(err, durable.ErrUncertain) {
-			// The disk may have the new state, or lose it later. Only what the next start reads is sure.
-			err = fmt.Errorf("the state may not be on disk; the witness cosigns no more until it is started again: %w", err)
+	if err := next.write(w.key.Verifier(), w.lock); err != nil {
+		if errors.Is(err, durable.ErrUncertain) || errors.Is(err, ErrInUse) {
+			// The disk may have the new state or lose it later, or another process may write. Only what the next start reads is sure.
+			err = fmt.Errorf("the witness cosigns no more until it is started again: %w", err)
 			w.stopped.CompareAndSwap(nil, &err)
 		}
 		return "", err

@@ -390,6 +390,37 @@ func TestDiskTrouble(t *testing.T) {
 	r.want(http.StatusOK, right.request(7, 8))
 }
 
+// TestRemovedLock: a witness whose lock was removed writes nothing, and nothing any more once another process has made a new one.
+func TestRemovedLock(t *testing.T) {
+	t.Parallel()
+	left := newHistory(t, "log").grow(9, "left")
+	p := newPlace(t, "w")
+	one := p.start(t, left)
+	one.want(http.StatusOK, left.request(0, 5))
+	testwait.Must(t, os.Remove(p.state+".lock"))
+	one.want(http.StatusInternalServerError, left.request(5, 9))
+	other := p.start(t, left)
+	other.want(http.StatusOK, left.request(5, 7))
+	one.want(http.StatusInternalServerError, left.request(5, 9))
+	if a := one.send(http.MethodGet, "/healthz", ""); a.status != http.StatusServiceUnavailable {
+		t.Errorf("%+v", a)
+	}
+	other.want(http.StatusOK, left.request(7, 9))
+	// A link to a state is the same state.
+	link := place{p.key, filepath.Join(t.TempDir(), "link")}
+	testwait.Must(t, os.Symlink(p.state, link.state))
+	if _, err := witness.New(link.options(t, left)); !errors.Is(err, witness.ErrInUse) {
+		t.Errorf("a link to a state in use: %v", err)
+	}
+	other.close()
+	testwait.Must(t, os.Rename(p.state, p.state+".away"))
+	if _, err := witness.New(link.options(t, left)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a link to nothing: %v", err)
+	}
+	testwait.Must(t, os.Rename(p.state+".away", p.state))
+	link.start(t, left).want(http.StatusOK, left.request(9, 9))
+}
+
 func TestClosedWitness(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, "log").grow(5, "a")

@@ -1400,7 +1400,7 @@ export interface PublicRank {
 }
 
 export interface PublicSeal {
-  /** whether that is over, or the draw is made */
+  /** whether that is over */
   due: boolean;
   /** when the round is due */
   due_at: string;

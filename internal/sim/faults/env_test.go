@@ -90,9 +90,17 @@ type server struct {
 	address string
 }
 
-// newServer starts a server; database is empty for a private PostgreSQL. Faults may leave it in any state, so that it is
-// killed in the end.
+// newServer starts a server; database is empty for a private PostgreSQL.
 func newServer(t *testing.T, database string, args ...string) *server {
+	t.Helper()
+	s := preparedServer(t, database, args...)
+	s.start(t)
+	return s
+}
+
+// preparedServer is a server that has its data directory, and is not started. Faults may leave it in any state, so that it is killed in
+// the end.
+func preparedServer(t *testing.T, database string, args ...string) *server {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "faults") //nolint:usetesting // Its paths are too long for a socket.
 	testwait.Must(t, err)
@@ -114,7 +122,6 @@ func newServer(t *testing.T, database string, args ...string) *server {
 		}
 		testwait.Check(t, os.RemoveAll(dir))
 	})
-	s.start(t)
 	return s
 }
 

@@ -3,6 +3,7 @@
 package faults_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -149,8 +150,12 @@ func TestRestoreToAnEarlierPoint(t *testing.T) {
 	w.acts(t, server, "kept")
 	amount := w.amount
 	execute(t, old.URL(), `SELECT pg_create_restore_point('noon')`)
+	leaves := queried[int64](t, old.URL(), `SELECT size FROM log_state`)
 	w.acts(t, server, "kept", "new")
 	r.acts(t, server)
+	testwait.Eventually(t, patience, "a checkpoint over what will be lost", func() bool {
+		return queried[int64](t, old.URL(), `SELECT published FROM log_state`) > leaves
+	})
 	restored := recovers(t, old, archive, base, page)
 	at := operator{server.URL(), restored.URL()}
 	testwait.Eventually(t, patience, "the end of the recovery", func() bool {
@@ -170,7 +175,16 @@ func TestRestoreToAnEarlierPoint(t *testing.T) {
 	w.acts(t, server, "kept", "new")
 	r.acts(t, server)
 	at.runs(t, page, "fairlead integrity")
-	at.runs(t, page, "fairlead doctor --database-url")
+
+	page = sectionIn(t, restoresPage, "The public log")
+	testwait.Eventually(t, patience, "the server refuses to sign the log", func() bool {
+		said, err := at.tries(t, page.command(t, "fairlead doctor"))
+		return err != nil && strings.Contains(said, "WRONG: log: no checkpoint of the public log is signed: this server has seen ")
+	})
+	server.kill(t)
+	at.runs(t, page, "fairlead log renew", "fairlead-data", server.DataDir())
+	server.start(t)
+	at.runs(t, page, "fairlead doctor")
 }
 
 // remembered is what a server has in its caches: the balance of an account, the free positions of a campaign, and a key.
@@ -284,6 +298,7 @@ func TestCloneBesideTheOriginal(t *testing.T) {
 	old := pgtest.Server(t)
 	server := newServer(t, old.URL())
 	w := newWitness(t, server)
+	_, logKey := server.tries(t.Context(), http.MethodGet, "/log/key", "")
 	var target thing
 	server.posts(t, "/v1/targets", `{"name":"hook","kind":"webhook","url":"https://example.com/hook"}`, &target)
 	clone := pgtest.CopyOf(t, old)
@@ -295,8 +310,15 @@ func TestCloneBesideTheOriginal(t *testing.T) {
 	o := operator{server.URL(), clone.URL()}
 	at := []string{`"$CLONE_URL"`, "'" + clone.URL() + "'"}
 	o.runs(t, page, `psql "$CLONE_URL" -c "UPDATE targets SET paused_at = now()`, at...)
-	other := newServer(t, clone.URL())
+	other := preparedServer(t, clone.URL())
+	for _, command := range []string{"mkdir", "fairlead log renew"} {
+		o.runs(t, page, command, append(at, "clone-data", other.DataDir())...)
+	}
+	other.start(t)
 	o.runs(t, page, "fairlead doctor", at...)
+	if _, key := other.tries(t.Context(), http.MethodGet, "/log/key", ""); len(key) == 0 || bytes.Equal(key, logKey) {
+		t.Errorf("the clone's log has the key %q, the original's %q", key, logKey)
+	}
 	var paused struct {
 		PausedReason string `json:"paused_reason"`
 	}

@@ -1154,7 +1154,7 @@ class PublicRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicSeal:
-    #: whether that is over, or the draw is made
+    #: whether that is over
     due: bool
     #: when the round is due
     due_at: datetime

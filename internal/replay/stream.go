@@ -2,7 +2,6 @@ package replay
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -19,6 +18,9 @@ type Rules struct {
 	UniqueAmounts        bool
 	// OutbidOptional lets bids pass that do not say whose place was lost: servers did not record it before migration 26.
 	OutbidOptional bool
+	// FundsUnknown turns off whether bids are covered: who reads the public log does not know what accounts have. The outcome then
+	// has no accounts.
+	FundsUnknown bool
 }
 
 // RoundRule is a round with so many winners, and how long it is without extensions.
@@ -38,29 +40,29 @@ type standing struct {
 	seq     int64
 }
 
-// before says whether the bid ranks before another: by amount, then by time, then by order.
-func (s standing) before(other standing) bool {
-	return cmp.Or(cmp.Compare(other.amount, s.amount), s.at.Compare(other.at), cmp.Compare(s.seq, other.seq)) < 0
+// compare is negative if the bid ranks before another: by amount, then by time, then by order.
+func (s *standing) compare(other *standing) int {
+	return cmp.Or(cmp.Compare(other.amount, s.amount), s.at.Compare(other.at), cmp.Compare(s.seq, other.seq))
 }
 
-// auditor plays one auction again, event by event.
-type auditor struct {
+// Stream plays one auction again, event by event. What it keeps grows with the standing bids, and not with the events. It is not
+// safe for concurrent use.
+type Stream struct {
 	rules    Rules
 	topic    string
 	now      time.Time // of the last event
-	out      Outcome
-	standing map[string]standing
+	out      Outcome   // without Bids; Board only from the last close or cancellation on
+	standing map[string]*standing
+	order    order
 	amounts  map[int64]string // of the standing bids, by amount, where amounts are unique
-	winning  map[string]bool  // who would win if the round ended now
 	rest     []Event          // what the transaction under way must still tell, in order
+	failed   error
 }
 
-// Replay plays a whole log and returns what it comes to. The accounts had funds available and nothing held when the auction
-// began; those that are not among them had nothing. The error is the first *[Difference] between the log and what the auditor
-// recomputes. The log may be that of an auction that is still under way, but may not end in the middle of a transaction.
-// Countdowns are no events of the log and must be left out.
-func Replay(rules Rules, funds map[string]int64, events []Event) (*Outcome, error) {
-	a := &auditor{rules: rules, standing: map[string]standing{}, amounts: map[int64]string{}}
+// Begin begins before the first event. The accounts have funds available and nothing held; those that are not among them have
+// nothing. Where the rules say that funds are unknown, they are not looked at.
+func Begin(rules Rules, funds map[string]int64) *Stream {
+	a := &Stream{rules: rules, standing: map[string]*standing{}, amounts: map[int64]string{}}
 	a.out = Outcome{Status: "pending", Accounts: map[string]Balance{}, seller: rules.Seller, minBid: max(rules.MinBid, 1)}
 	for account, amount := range funds {
 		a.out.Accounts[account] = Balance{Available: amount}
@@ -68,16 +70,46 @@ func Replay(rules Rules, funds map[string]int64, events []Event) (*Outcome, erro
 	for i, rule := range rules.Rounds {
 		a.out.Rounds = append(a.out.Rounds, Round{Number: i + 1, Places: rule.Winners, Status: "pending"})
 	}
-	for _, e := range events {
+	return a
+}
+
+// Apply plays the next event. The error is the first *[Difference] between the events and what is recomputed; after it, every
+// call returns the same one. Countdowns are no events of the log and must be left out.
+func (a *Stream) Apply(e Event) error {
+	if a.failed == nil {
 		d := &differ{seq: e.Seq}
-		if a.apply(d, e); d.first != nil {
-			return nil, d.first
-		}
+		a.apply(d, e)
+		a.failed = d.err()
 	}
-	if len(a.rest) > 0 {
+	return a.failed
+}
+
+// Missing is the type of the event that must come next, because a transaction has more to tell; it is empty where the events end
+// with a transaction.
+func (a *Stream) Missing() Type {
+	if len(a.rest) == 0 {
+		return ""
+	}
+	return a.rest[0].Type
+}
+
+// Status is that of the auction after the last event: pending, active, completed or cancelled.
+func (a *Stream) Status() string { return a.out.Status }
+
+// Rounds are the rounds after the last event. They must not be changed.
+func (a *Stream) Rounds() []Round { return a.out.Rounds }
+
+// Finish returns what the events come to, without Bids. The auction may still be under way. The error is that of [Stream.Apply],
+// or a *[Difference] where the events end in the middle of a transaction. No event can follow.
+func (a *Stream) Finish() (*Outcome, error) {
+	if a.failed != nil {
+		return nil, a.failed
+	}
+	if next := a.Missing(); next != "" {
 		d := &differ{seq: a.out.Seq + 1}
-		same(d, "type of the event after the last", "none", string(a.rest[0].Type))
-		return nil, d.err()
+		same(d, "type of the event after the last", "none", string(next))
+		a.failed = d.err()
+		return nil, a.failed
 	}
 	if a.out.Status == "active" {
 		a.out.Board = a.board(a.out.Rounds[a.out.CurrentRound-1].Places)
@@ -85,7 +117,27 @@ func Replay(rules Rules, funds map[string]int64, events []Event) (*Outcome, erro
 	return &a.out, nil
 }
 
-func (a *auditor) apply(d *differ, e Event) {
+// Replay plays a whole log and returns what it comes to: [Begin], [Stream.Apply] for each event, and [Stream.Finish]. The log may
+// be that of an auction that is still under way, but may not end in the middle of a transaction.
+func Replay(rules Rules, funds map[string]int64, events []Event) (*Outcome, error) {
+	a := Begin(rules, funds)
+	var bids []PlacedBid
+	for _, e := range events {
+		if err := a.Apply(e); err != nil {
+			return nil, err
+		}
+		if e.Type == BidPlaced {
+			bids = append(bids, PlacedBid{Bid: *e.Bid, Seq: e.Seq, At: e.At, RoundEndsAt: a.out.Rounds[e.Bid.Round-1].EndsAt})
+		}
+	}
+	out, err := a.Finish()
+	if err == nil {
+		out.Bids = bids
+	}
+	return out, err
+}
+
+func (a *Stream) apply(d *differ, e Event) {
 	if a.topic == "" {
 		a.topic = e.Topic
 	}
@@ -101,7 +153,10 @@ func (a *auditor) apply(d *differ, e Event) {
 	if len(a.rest) > 0 {
 		next := a.rest[0]
 		next.Topic, next.Seq = e.Topic, e.Seq
-		deep(d, "", e, next)
+		// A close of many bidders tells of each: those that agree are compared without reflection.
+		if e.Type != next.Type || !e.At.Equal(next.At) || e.Carry == nil || next.Carry == nil || *e.Carry != *next.Carry {
+			deep(d, "", e, next)
+		}
 		a.rest = a.rest[1:]
 		return
 	}
@@ -121,7 +176,7 @@ func (a *auditor) apply(d *differ, e Event) {
 	}
 }
 
-func (a *auditor) start(d *differ, e Event) {
+func (a *Stream) start(d *differ, e Event) {
 	same(d, "status before the start", a.out.Status, "pending")
 	if d.first != nil || len(a.rules.Rounds) == 0 {
 		return
@@ -132,25 +187,19 @@ func (a *auditor) start(d *differ, e Event) {
 }
 
 // open opens the next round, which the transaction must tell.
-func (a *auditor) open(now time.Time) {
+func (a *Stream) open(now time.Time) {
 	rule := a.rules.Rounds[a.out.CurrentRound]
 	ends := now.Add(rule.Duration)
 	r := &a.out.Rounds[a.out.CurrentRound]
 	r.Status, r.StartedAt, r.EndsAt = "active", now, ends
 	a.out.CurrentRound++
-	a.winning = map[string]bool{}
-	for _, place := range a.board(rule.Winners) {
-		if place.Winning {
-			a.winning[place.Account] = true
-		}
-	}
 	a.rest = append(a.rest, Event{
 		Type: RoundStarted, At: now, Opening: &Opening{Round: a.out.CurrentRound, Winners: rule.Winners, EndsAt: ends},
 	})
 }
 
 // current is the open round, or nil with a difference.
-func (a *auditor) current(d *differ, round int) *Round {
+func (a *Stream) current(d *differ, round int) *Round {
 	same(d, "status of the auction", "active", a.out.Status)
 	same(d, "round", round, a.out.CurrentRound)
 	if d.first != nil {
@@ -159,7 +208,7 @@ func (a *auditor) current(d *differ, round int) *Round {
 	return &a.out.Rounds[a.out.CurrentRound-1]
 }
 
-func (a *auditor) cancel(d *differ, e Event) {
+func (a *Stream) cancel(d *differ, e Event) {
 	if a.out.Status != "active" {
 		same(d, "status before the cancellation", a.out.Status, "pending")
 	}
@@ -176,7 +225,7 @@ func (a *auditor) cancel(d *differ, e Event) {
 	deep(d, "rounds", e.Rounds, a.out.Views())
 }
 
-func (a *auditor) bid(d *differ, e Event) {
+func (a *Stream) bid(d *differ, e Event) {
 	b := e.Bid
 	r := a.current(d, b.Round)
 	if r == nil {
@@ -189,6 +238,9 @@ func (a *auditor) bid(d *differ, e Event) {
 		same(d, "bidder", b.Account, "anybody but the seller")
 	}
 	last, raised := a.standing[b.Account]
+	if !raised {
+		last = &standing{account: b.Account}
+	}
 	same(d, "previous amount", b.PreviousAmount, last.amount)
 	least := max(a.rules.MinBid, 1)
 	if raised {
@@ -203,70 +255,62 @@ func (a *auditor) bid(d *differ, e Event) {
 	if owner, taken := a.amounts[b.Amount]; taken {
 		same(d, "owner of the amount, which is unique", b.Account, owner)
 	}
-	money := a.out.Accounts[b.Account]
-	if more := b.Amount - last.amount; money.Available < more {
-		same(d, "further amount held, which is covered", more, money.Available)
-	} else {
-		a.out.Accounts[b.Account] = Balance{money.Available - more, money.Held + more}
+	a.hold(d, b.Account, b.Amount-last.amount)
+	if d.first != nil {
+		return
 	}
+	before := a.order.count + 1 // Behind all others, without a bid.
 	if raised {
+		before = a.order.remove(last)
 		delete(a.amounts, last.amount)
 	}
 	if a.rules.UniqueAmounts {
 		a.amounts[b.Amount] = b.Account
 	}
-	now := standing{b.Account, b.Amount, e.At, e.Seq}
+	now := &standing{b.Account, b.Amount, e.At, e.Seq}
 	a.standing[b.Account] = now
-	rank := 1
-	for _, other := range a.standing {
-		if other.before(now) {
-			rank++
-		}
-	}
+	rank := a.order.insert(now)
 	same(d, "rank", b.Rank, rank)
-	if out := a.outbid(now, r.Places, rank); b.Outbid == nil {
+	if out := a.outbid(before, rank, r.Places); b.Outbid == nil {
 		same(d, "presence of outbid", false, !a.rules.OutbidOptional)
 	} else {
-		deep(d, "outbid", *b.Outbid, out)
+		if !slices.Equal(*b.Outbid, out) {
+			deep(d, "outbid", *b.Outbid, out)
+		}
 		floor := int64(0)
 		if len(out) > 0 {
-			floor = a.lowestWinning() + 1
+			floor = a.order.at(r.Places).amount + 1
 		}
 		deep(d, "min_winning_bid", cmp.Or(b.MinWinning, new(int64)), &floor)
 	}
 	a.extend(r, e.At)
-	a.out.Bids = append(a.out.Bids, PlacedBid{Bid: *b, Seq: e.Seq, At: e.At, RoundEndsAt: r.EndsAt})
 }
 
-// outbid takes a bid that was placed into account, and returns whose bid lost a winning place by it. Those that did not win
-// before cannot win now, so only the winners and the bidder are compared.
-func (a *auditor) outbid(now standing, places, rank int) []Outbid {
-	if rank <= places {
-		a.winning[now.account] = true
+// hold sets money aside for a bid, where it is known who has what.
+func (a *Stream) hold(d *differ, account string, more int64) {
+	if a.rules.FundsUnknown {
+		return
 	}
-	if len(a.winning) <= places {
+	money := a.out.Accounts[account]
+	if money.Available < more {
+		same(d, "further amount held, which is covered", more, money.Available)
+		return
+	}
+	a.out.Accounts[account] = Balance{money.Available - more, money.Held + more}
+}
+
+// outbid returns whose bid lost a winning place by one that was placed, and had another rank before: the bid that now stands
+// right behind the winners, unless the bidder was one of them.
+func (a *Stream) outbid(before, rank, places int) []Outbid {
+	if before <= places || rank > places || a.order.count <= places {
 		return []Outbid{}
 	}
-	last := now
-	for account := range a.winning {
-		if s := a.standing[account]; last.before(s) {
-			last = s
-		}
-	}
-	delete(a.winning, last.account)
+	last := a.order.at(places + 1)
 	return []Outbid{{Account: last.account, Amount: last.amount, Rank: places + 1}}
 }
 
-func (a *auditor) lowestWinning() int64 {
-	lowest := int64(MaxAmount)
-	for account := range a.winning {
-		lowest = min(lowest, a.standing[account].amount)
-	}
-	return lowest
-}
-
 // extend moves the round's end if a bid at now does that, which the transaction must tell.
-func (a *auditor) extend(r *Round, now time.Time) {
+func (a *Stream) extend(r *Round, now time.Time) {
 	if a.rules.Window <= 0 || a.rules.Extension <= 0 || r.Extensions >= a.rules.MaxExtensions || r.EndsAt.Sub(now) > a.rules.Window {
 		return
 	}
@@ -277,7 +321,7 @@ func (a *auditor) extend(r *Round, now time.Time) {
 	})
 }
 
-func (a *auditor) close(d *differ, e Event) {
+func (a *Stream) close(d *differ, e Event) {
 	r := a.current(d, e.Close.Round)
 	if r == nil {
 		return
@@ -295,9 +339,10 @@ func (a *auditor) close(d *differ, e Event) {
 	deep(d, "winners", e.Close.Winners, r.Winners)
 	for _, w := range r.Winners {
 		a.release(w.Account, 0)
-		seller := a.out.Accounts[a.rules.Seller]
-		seller.Available += w.Amount
-		a.out.Accounts[a.rules.Seller] = seller
+		if seller := a.out.Accounts[a.rules.Seller]; !a.rules.FundsUnknown {
+			seller.Available += w.Amount
+			a.out.Accounts[a.rules.Seller] = seller
+		}
 		a.out.Income += w.Amount
 	}
 	r.Status, r.CompletedAt = "completed", e.At
@@ -316,30 +361,27 @@ func (a *auditor) close(d *differ, e Event) {
 }
 
 // board is the ranking of the standing bids, of which the first so many win.
-func (a *auditor) board(winning int) []Place {
-	all := slices.SortedFunc(maps.Values(a.standing), func(x, y standing) int {
-		if x.before(y) {
-			return -1
-		}
-		return 1
-	})
-	places := make([]Place, len(all))
-	for i, s := range all {
-		places[i] = Place{Rank: i + 1, Account: s.account, Amount: s.amount, Winning: i < winning}
+func (a *Stream) board(winning int) []Place {
+	places := make([]Place, 0, a.order.count)
+	for rank, s := range a.order.all() {
+		places = append(places, Place{Rank: rank, Account: s.account, Amount: s.amount, Winning: rank <= winning})
 	}
 	return places
 }
 
 // release ends the hold of an account's standing bid and gives back so much of it; the rest is gone.
-func (a *auditor) release(account string, back int64) {
+func (a *Stream) release(account string, back int64) {
 	s := a.standing[account]
-	money := a.out.Accounts[account]
-	a.out.Accounts[account] = Balance{money.Available + back, money.Held - s.amount}
+	if !a.rules.FundsUnknown {
+		money := a.out.Accounts[account]
+		a.out.Accounts[account] = Balance{money.Available + back, money.Held - s.amount}
+	}
+	a.order.remove(s)
 	delete(a.standing, account)
 	delete(a.amounts, s.amount)
 }
 
-func (a *auditor) releaseAll() {
+func (a *Stream) releaseAll() {
 	for account, s := range a.standing {
 		a.release(account, s.amount)
 	}

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/translog"
+)
+
+// BenchmarkLog appends the bids of one auction to the log, as fast as it goes: what a leaf costs here and in PostgreSQL together.
+func BenchmarkLog(b *testing.B) {
+	db, err := Open(b.Context(), Options{URL: pgtest.NewDatabase(b, migrated)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(db.Close)
+	id := uuid.Must(uuid.NewV7())
+	for _, sql := range []string{
+		`INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window, snipe_extension, snipe_max, cooldown,
+			unique_amounts, total_bids, seq, version, revision, created_at, started_at)
+			VALUES ($1, 'lot', 'active', 'EUR', 'seller', 1, 1, 1, 0, 0, 0, 0, true, $2, $2, 1, gen_random_uuid(), now(), now())`,
+		`INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, outbid, floor)
+			SELECT $1, i, 'bidder-' || i % 1000, i, 0, 1, 1, now(), gen_random_uuid(), 0, 0 FROM generate_series(1, $2::bigint) AS i`,
+		`INSERT INTO auction_rounds (auction, round, winners, duration, status, extensions) SELECT $1, 1, 10, 1000000, 'active', 0 WHERE $2::bigint > 0`,
+	} {
+		if _, err := db.pool.Exec(b.Context(), sql, id, int64(b.N)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	key, err := translog.GenerateKey("bench.test/log")
+	if err != nil {
+		b.Fatal(err)
+	}
+	store, err := NewLog(db)
+	if err != nil {
+		b.Fatal(err)
+	}
+	k := logkeeper.New(logkeeper.Options{Store: store, Publisher: logkeeper.NewPublisher(logkeeper.PublisherOptions{
+		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(filepath.Join(b.TempDir(), "log.signed")),
+	})})
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan struct{})
+	b.ResetTimer()
+	go func() {
+		defer close(done)
+		k.Lead(ctx, 1)
+	}()
+	for {
+		p, err := NewLogReader(db).Published(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if p.Leaves > int64(b.N) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.StopTimer()
+	b.ReportMetric(backendTime(b, db)/float64(b.N)*1e6, "backend-µs/leaf")
+	cancel()
+	<-done
+	var bytes int64
+	if err := db.pool.QueryRow(b.Context(), `SELECT sum(pg_total_relation_size(c)) FROM unnest(ARRAY['log_tiles', 'log_bundles', 'log_runs', 'log_topics']::regclass[]) AS c`).Scan(&bytes); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(bytes)/float64(b.N), "B/leaf")
+	_ = store.Shutdown(context.Background())
+}
+
+// backendTime is the processor time of the keeper's sessions in PostgreSQL, in seconds; 0 where it can't be read.
+func backendTime(b *testing.B, db *DB) (seconds float64) {
+	b.Helper()
+	pids, err := query(b.Context(), db, func(row pgx.CollectableRow) (pid int, err error) {
+		err = row.Scan(&pid)
+		return pid, err
+	}, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fairlead log'`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, pid := range pids {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return 0
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
+			n, _ := strconv.Atoi(field)
+			seconds += float64(n) / 100
+		}
+	}
+	return seconds
+}

@@ -1,0 +1,105 @@
+//go:build unix
+
+package sim_test
+
+import (
+	"net/http"
+	"syscall"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
+	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+)
+
+// gated is what these tests read of a campaign that requires witnesses.
+type gated struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	Beacon struct {
+		Failure *string `json:"failure"`
+		Seen    int     `json:"seen_by"`
+	} `json:"beacon"`
+}
+
+// TestWitnessesGateDraws has two campaigns require two witnesses of their seals. Both witnesses see the first one's, and it is drawn. One of
+// them is away when the second is sold out: that is not drawn when its round comes, and is cancelled with refunds a minute later.
+func TestWitnessesGateDraws(t *testing.T) {
+	random := beacontest.New(t)
+	// The seal must become a leaf, and the leaf be cosigned, well before the round, on a slow machine too.
+	s := newLogSite(t, newDatabase(t), 1, 2, 1, append(beaconFlags(t, random), "--beacon-lead", "20s")...)
+	c := clientOf(t, s.servers[0])
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), c, []string{"house"}, 0))
+	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), c, []string{"ann"}, 100))
+	read := func(id string) (g gated) {
+		t.Helper()
+		testwait.Must(t, c.GetJSON(testwait.Context(t, patience), "/v1/campaigns/"+id, &g))
+		return g
+	}
+	soldOut := func() string {
+		t.Helper()
+		id := post(t, c, "/v1/campaigns", `{"name":"gated","layers":[{"positions":2}],"price":10,"currency":"SIM","beneficiary":"house","draw":"beacon","witnesses":2,
+			"prizes":[{"name":"grand","quantity":1}]}`).ID
+		post(t, c, "/v1/campaigns/"+id+"/publish", ``)
+		for range 2 {
+			post(t, c, "/v1/campaigns/"+id+"/purchases", `{"account":"ann"}`)
+		}
+		return id
+	}
+	seen := soldOut()
+	testwait.Eventually(t, patience, "two witnesses of the seal", func() bool { return read(seen).Beacon.Seen == 2 })
+	testwait.Must(t, s.witnesses[1].end(syscall.SIGKILL))
+	unseen := soldOut()
+	testwait.Eventually(t, patience, "one witness of the seal", func() bool { return read(unseen).Beacon.Seen == 1 })
+	testwait.Eventually(t, patience, "the draw that was witnessed", func() bool { return read(seen).Status == "completed" })
+	if g := read(seen); g.Beacon.Seen != 2 {
+		t.Errorf("drawn: %+v", g)
+	}
+	testwait.Eventually(t, patience, "the round of the other", func() bool {
+		g := read(unseen)
+		return g.Beacon.Failure != nil && *g.Beacon.Failure == "unwitnessed"
+	})
+	// The witness is back, and too late.
+	testwait.Must(t, s.witnesses[1].start(testwait.Context(t, patience), s.vkey))
+	fact(t, s.servers[0])
+	testwait.Eventually(t, patience, "the witness signs again", func() bool {
+		_, body := fetch(t.Context(), s.servers[0].URL()+"/log/checkpoint", "")
+		h, err := openHead(string(body), s.vkey, s.witnesses[0].vkey, s.witnesses[1].vkey)
+		return err == nil && h.by == 2
+	})
+	command := func(what string) sim.Answer {
+		t.Helper()
+		return c.Once(testwait.Context(t, patience), &sim.Op{Method: http.MethodPost, Path: "/v1/campaigns/" + unseen + "/" + what, Key: uuid.NewString()})
+	}
+	if a := command("draw"); a.Code() != "unwitnessed" {
+		t.Errorf("draw: %v", a)
+	}
+	if a := command("cancel"); a.Code() != "bad_transition" {
+		t.Errorf("cancel at once: %v", a)
+	}
+	if g := read(unseen); g.Status != "drawing" || g.Beacon.Seen != 1 {
+		t.Errorf("unseen: %+v", g)
+	}
+	conn := connect(t, s.database)
+	_, err := conn.Exec(t.Context(), `UPDATE campaign_beacons SET sealed_at = sealed_at - interval '2 minutes', due_at = due_at - interval '2 minutes' WHERE campaign = $1`, unseen)
+	testwait.Must(t, err)
+	testwait.Check(t, conn.Close(t.Context()))
+	if a := command("cancel"); a.Status != http.StatusOK {
+		t.Errorf("cancel after a minute: %v", a)
+	}
+	if g := read(unseen); g.Status != "cancelled" {
+		t.Errorf("cancelled: %+v", g)
+	}
+	var ann struct{ Available, Held int64 }
+	testwait.Must(t, c.GetJSON(testwait.Context(t, patience), "/v1/accounts/ann", &ann))
+	if ann.Available != 80 || ann.Held != 0 { // The first campaign was paid.
+		t.Errorf("ann has %+v", ann)
+	}
+	testwait.Eventually(t, patience, "the leaf of the cancellation", func() bool {
+		var leaves struct{ Items []struct{ Type string } }
+		testwait.Must(t, c.GetJSON(testwait.Context(t, patience), "/v1/campaigns/"+unseen+"/log", &leaves))
+		return len(leaves.Items) == 4 && leaves.Items[3].Type == "campaign.cancelled"
+	})
+}
