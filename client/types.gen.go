@@ -2030,7 +2030,7 @@ type PublicRank struct {
 
 // PublicSeal defines model for PublicSeal.
 type PublicSeal struct {
-	// Due whether that is over
+	// Due whether that is over, or the draw is made
 	Due bool `json:"due"`
 
 	// DueAt when the round is due
@@ -2413,7 +2413,7 @@ type Seal struct {
 	// Index number of the entry in the log, from 0
 	Index int64 `json:"index"`
 
-	// Key the log's verifier key, as /log/key has it
+	// Key verifier key that the log signed it with; /log/key has another one if it was renewed since
 	Key string `json:"key"`
 
 	// Leaf the entry's bytes in base64, a JSON document with the root, the round and when it is due

@@ -270,7 +270,7 @@ func (p *Publisher) publish(ctx context.Context, term int64, tree tlog.Tree, pub
 		for i, c := range by {
 			at[i] = c.At
 		}
-		if err := p.o.Store.Seen(ctx, checkpoint, tree.N, at); err != nil {
+		if err := p.o.Store.Seen(ctx, p.o.Key.Verifier(), checkpoint, tree.N, at); err != nil {
 			return published, false, err
 		}
 	}

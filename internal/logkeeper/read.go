@@ -37,6 +37,7 @@ type Balance struct {
 type SeenSeal struct {
 	Leaf       Entry
 	DueAt      time.Time
+	Verifier   string // of the key that the log signed it with, which may have been renewed since
 	Checkpoint string // a signed note
 	Witnesses  int    // how many that was
 	SeenAt     time.Time

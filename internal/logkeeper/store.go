@@ -129,8 +129,9 @@ type Store interface {
 	// Publish publishes a checkpoint that is newer than the last, or has the same size, signed with the key of the verifier.
 	Publish(ctx context.Context, term int64, verifier, checkpoint string, size int64) error
 	// Seen notes of seals under a checkpoint how many witnesses have cosigned it before their rounds are due: at has the times of the
-	// cosignatures, in whole seconds that may have been almost over. The checkpoint that most have seen in time is kept.
-	Seen(ctx context.Context, checkpoint string, size int64, at []time.Time) error
+	// cosignatures, in whole seconds that may have been almost over. The checkpoint that most have seen in time is kept, with the verifier of the
+	// key that it is signed with.
+	Seen(ctx context.Context, verifier, checkpoint string, size int64, at []time.Time) error
 	// Refuse notes why nothing is signed, so that every server can tell; empty where something is.
 	Refuse(ctx context.Context, term int64, why string) error
 	// CloseBooks reads the books from one snapshot.

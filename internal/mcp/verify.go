@@ -67,7 +67,7 @@ func (s *service) verifyDraw(ctx context.Context, in verifyDrawInput) (any, erro
 		}
 		err = errors.Join(proof.VerifyBeacon(beacon.Trust()), proof.VerifyCommitment(published), sameCampaign(proof.Campaign, c.ID))
 		if proof.Seal != nil && err == nil {
-			_, err = seal.Verify(proof, seal.Keys{}) // Whom to believe of those who have signed it, only the user can know.
+			_, err = seal.Verify(proof, seal.Keys{}) // Only the user can know which keys to trust.
 		}
 	}
 	return v.conclude(err, "the winners"), nil

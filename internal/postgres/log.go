@@ -258,15 +258,15 @@ func (l *Log) Publish(ctx context.Context, term int64, verifier, checkpoint stri
 
 // seenSeals counts, for each seal under a checkpoint, the cosignatures that were certainly made before its round was due: a second is added to
 // their times, which have whole seconds. Later checkpoints have later ones, so those of rounds that were due long ago need no look.
-const seenSeals = `UPDATE log_seals AS l SET checkpoint = $1, witnesses = n.count, seen_at = n.last
+const seenSeals = `UPDATE log_seals AS l SET verifier = $4, checkpoint = $1, witnesses = n.count, seen_at = n.last
 	FROM (SELECT s.campaign, count(*) AS count, max(t.at) AS last FROM log_seals AS s, unnest($3::timestamptz[]) AS t (at)
 		WHERE s.due_at > clock_timestamp() - interval '5 minutes' AND s.index < $2 AND t.at + interval '1 second' <= s.due_at GROUP BY s.campaign) AS n
 	WHERE l.campaign = n.campaign AND n.count > l.witnesses`
 
 // Seen implements [logkeeper.Store].
-func (l *Log) Seen(ctx context.Context, checkpoint string, size int64, at []time.Time) error {
+func (l *Log) Seen(ctx context.Context, verifier, checkpoint string, size int64, at []time.Time) error {
 	return l.db.run(ctx, "log.seen", func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, seenSeals, checkpoint, size, at)
+		_, err := tx.Exec(ctx, seenSeals, checkpoint, size, at, verifier)
 		return err
 	})
 }

@@ -46,12 +46,12 @@ func (l *LogReader) Tile(ctx context.Context, level int, number int64) ([]tlog.H
 	return hashesOf(raw[0]), nil
 }
 
-const selectSeal = `SELECT index, due_at, checkpoint, witnesses, seen_at FROM log_seals WHERE campaign = $1 AND witnesses > 0`
+const selectSeal = `SELECT index, due_at, verifier, checkpoint, witnesses, seen_at FROM log_seals WHERE campaign = $1 AND witnesses > 0`
 
 // Seal reads the seal of a campaign in beacon mode; nil where no witness has seen it before its round was due.
 func (l *LogReader) Seal(ctx context.Context, campaign uuid.UUID) (*logkeeper.SeenSeal, error) {
 	found, err := query(ctx, l.db.reads, func(row pgx.CollectableRow) (s logkeeper.SeenSeal, err error) {
-		err = row.Scan(&s.Leaf.Index, &s.DueAt, &s.Checkpoint, &s.Witnesses, &s.SeenAt)
+		err = row.Scan(&s.Leaf.Index, &s.DueAt, &s.Verifier, &s.Checkpoint, &s.Witnesses, &s.SeenAt)
 		return s, err
 	}, selectSeal, campaign)
 	if err != nil || len(found) == 0 {

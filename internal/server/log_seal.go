@@ -19,7 +19,7 @@ type sealView struct {
 	Index      int64     `json:"index" doc:"number of the entry in the log, from 0"`
 	Inclusion  []string  `json:"inclusion" doc:"hashes in hex from the leaf up to the checkpoint's root"`
 	Checkpoint string    `json:"checkpoint" doc:"the signed note that witnesses have cosigned before the round was due"`
-	Key        string    `json:"key" doc:"the log's verifier key, as /log/key has it"`
+	Key        string    `json:"key" doc:"verifier key that the log signed it with; /log/key has another one if it was renewed since"`
 	Witnesses  int       `json:"witnesses" doc:"how many witnesses have cosigned it in time"`
 	SeenAt     timestamp `json:"seen_at" doc:"when the last of them did, by its clock"`
 	DueAt      timestamp `json:"due_at" doc:"when the round is due"`
@@ -32,11 +32,7 @@ func (s *Server) seal(ctx context.Context, c *lottery.Campaign) (*sealView, erro
 	if err != nil || seen == nil {
 		return nil, err
 	}
-	log, err := s.published(ctx)
-	if err != nil {
-		return nil, err
-	}
-	prove, err := s.prover(ctx, seen.Checkpoint, log.Verifier)
+	prove, err := s.prover(ctx, seen.Checkpoint, seen.Verifier)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +42,7 @@ func (s *Server) seal(ctx context.Context, c *lottery.Campaign) (*sealView, erro
 	}
 	return &sealView{
 		Campaign: c.ID, Leaf: base64.StdEncoding.EncodeToString(seen.Leaf.Data), Index: seen.Leaf.Index, Inclusion: inclusion, Checkpoint: seen.Checkpoint,
-		Key: log.Verifier, Witnesses: seen.Witnesses, SeenAt: timestamp(seen.SeenAt), DueAt: timestamp(seen.DueAt), Before: seen.SecondsBefore(),
+		Key: seen.Verifier, Witnesses: seen.Witnesses, SeenAt: timestamp(seen.SeenAt), DueAt: timestamp(seen.DueAt), Before: seen.SecondsBefore(),
 	}, nil
 }
 

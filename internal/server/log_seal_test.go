@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/translog"
 	"github.com/fairlead-dev/fairlead/translog/seal"
@@ -143,5 +144,16 @@ func TestASealThatWitnessesHaveSeen(t *testing.T) {
 	}
 	if proof.Seal.Leaf != sealed.str("leaf") || proof.Seal.Index != sealed.num("index") || proof.Seal.Checkpoint != sealed.str("checkpoint") {
 		t.Errorf("the proof has %+v, the seal is %s", proof.Seal, sealed.body)
+	}
+
+	// Where the log is signed with another key since, the old one still proves what it did.
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2})
+	must(t, err)
+	t.Cleanup(db.Close)
+	other, err := translog.GenerateKey("fairlead.test/other")
+	must(t, err)
+	must(t, db.RenewLog(t.Context(), other.Verifier()))
+	if again := e.get(base + "/seal").want(http.StatusOK); again.str("key") != sealed.str("key") || again.str("checkpoint") != sealed.str("checkpoint") {
+		t.Errorf("%s, before %s", again.body, sealed.body)
 	}
 }

@@ -1,8 +1,8 @@
 // Package seal verifies that a draw was sealed before its beacon's round was due: that a public log has the seal, and that witnesses have
 // signed a checkpoint over it in time. What is checked is specified in docs/design/fairdraw.md, section 9.1.
 //
-// A proof without such a seal shows that its list and its round give its winners, and not that both were fixed in time. The signatures
-// of witnesses show that to who trusts that one of them has a true clock and is not the operator's.
+// A proof without such a seal shows that its list and its round give its winners, and not that both were fixed in time. The witnesses'
+// signatures show that, if one of the witnesses has a true clock and is not the operator's.
 package seal
 
 import (
@@ -33,7 +33,7 @@ var (
 	ErrUnseen = errors.New("too few witnesses have seen the seal before the round")
 )
 
-// Keys are whom to believe. The zero Keys is nobody: then no signature is verified.
+// Keys say whose signatures count. With the zero Keys, no signature is verified.
 type Keys struct {
 	// Log is the verifier key of the log; empty: its signature is not verified, and neither are those of witnesses.
 	Log string
@@ -158,7 +158,7 @@ func (s *Sighting) verify(checkpoint string, keys Keys) error {
 	}
 	s.Signed = true
 	for _, c := range opened.Cosignatures {
-		// Its time has whole seconds, and may have been almost a second later.
+		// Its time is cut to whole seconds, so it may have been made almost a second later.
 		if !c.At.Add(time.Second).After(s.DueAt) {
 			s.By = append(s.By, c)
 		}

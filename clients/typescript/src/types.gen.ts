@@ -1400,7 +1400,7 @@ export interface PublicRank {
 }
 
 export interface PublicSeal {
-  /** whether that is over */
+  /** whether that is over, or the draw is made */
   due: boolean;
   /** when the round is due */
   due_at: string;
@@ -1685,7 +1685,7 @@ export interface Seal {
   inclusion: string[];
   /** number of the entry in the log, from 0 */
   index: number;
-  /** the log's verifier key, as /log/key has it */
+  /** verifier key that the log signed it with; /log/key has another one if it was renewed since */
   key: string;
   /** the entry's bytes in base64, a JSON document with the root, the round and when it is due */
   leaf: string;

@@ -92,11 +92,13 @@ CREATE TABLE log_closing_accounts (
 );
 CREATE INDEX log_closing_accounts_first ON log_closing_accounts (closing, first);
 
--- The checkpoint by which a campaign's seal was first cosigned: how many witnesses, and when the last of those that count.
+-- The checkpoint by which a campaign's seal was cosigned, and the verifier of the key that the log signed it with: how many witnesses, and when the last of those
+-- that count.
 CREATE TABLE log_seals (
     campaign   uuid PRIMARY KEY,
     index      bigint NOT NULL,
     due_at     timestamptz NOT NULL,
+    verifier   text   NOT NULL DEFAULT '',
     checkpoint text   NOT NULL DEFAULT '',
     witnesses  integer NOT NULL DEFAULT 0,
     seen_at    timestamptz

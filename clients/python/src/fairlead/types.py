@@ -1154,7 +1154,7 @@ class PublicRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicSeal:
-    #: whether that is over
+    #: whether that is over, or the draw is made
     due: bool
     #: when the round is due
     due_at: datetime
@@ -1389,7 +1389,7 @@ class Seal:
     inclusion: list[str]
     #: number of the entry in the log, from 0
     index: int
-    #: the log's verifier key, as /log/key has it
+    #: verifier key that the log signed it with; /log/key has another one if it was renewed since
     key: str
     #: the entry's bytes in base64, a JSON document with the root, the round and when it is due
     leaf: str

@@ -29,7 +29,7 @@ export interface Sighting {
   secondsBefore: number | null;
 }
 
-/** Whom to believe. */
+/** Whose signatures count. */
 export interface SealKeys {
   /** The verifier key of the log, as `/log/key` has it, from where you trust it. */
   log: string;
@@ -122,7 +122,7 @@ export async function verifySeal(proof: Sealed, keys: SealKeys): Promise<Sightin
       const imported = await crypto.subtle.importKey("raw", key.bytes, "Ed25519", false, ["verify"]);
       const good = raw.length === (cosigned ? 76 : 68) && (await crypto.subtle.verify("Ed25519", imported, raw.slice(cosigned ? 12 : 4), utf8.encode(message)));
       if (!good || (cosigned && (at <= 0 || at > lastDue))) throw new ProofError(`the signature of ${name} on the checkpoint does not verify`);
-      // Its time has whole seconds, and may have been almost a second later.
+      // Its time is cut to whole seconds, so it may have been made almost a second later.
       if (cosigned && at + 1 <= due) seen.push({ name, at });
       signed ||= !cosigned;
       break;
