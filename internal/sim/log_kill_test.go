@@ -95,7 +95,7 @@ func (l *publicLoad) command(ctx context.Context, path string, body any) (m made
 	return m, answer.JSON(&m)
 }
 
-// auction makes an auction, and bids until its end.
+// auction makes an auction, and bids until its end, or cancels it at the end of the load.
 func (l *publicLoad) auction(ctx context.Context, lane int) error {
 	m, err := l.command(ctx, "/v1/auctions", map[string]any{
 		"title": "lot", "currency": "SIM", "seller": "house", "cooldown": "0s", "unique_amounts": false,
@@ -145,7 +145,15 @@ func (l *publicLoad) auction(ctx context.Context, lane int) error {
 		})
 	}
 	bidding.Wait()
-	return errors.Join(failures...)
+	if err := errors.Join(failures...); err != nil || sim.GoesOn(ctx, l.stop) {
+		return err
+	}
+	// Else its rounds would go on to close.
+	answer, err := l.client.Settle(ctx, sim.NewOp("", "/v1/auctions/"+m.ID+"/cancel", uuid.NewString(), nil))
+	if err == nil && answer.Status != http.StatusOK && answer.Code() != "bad_transition" {
+		err = fmt.Errorf("cancel: %v", answer)
+	}
+	return err
 }
 
 // campaign sells a campaign out, or cancels it.
