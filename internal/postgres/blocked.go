@@ -22,7 +22,7 @@ const (
 	blockedAfter            = 100 * time.Millisecond
 	speculativeBlockedAfter = blockedAfter / 2
 	// probeEvery is how often blocked rows are looked at, and probeTimeout bounds one look.
-	probeEvery   = 50 * time.Millisecond
+	probeEvery   = 25 * time.Millisecond
 	probeTimeout = time.Second
 	// maxBlockedCommands bounds the commands that wait for blocked rows; one more is refused at once.
 	maxBlockedCommands = 8192

@@ -27,7 +27,7 @@ const (
 	BlindPollInterval = 50 * time.Millisecond
 	// HandOver is how long a lock that was handed over to another process waits for its waiter to take it. With the release
 	// before and the grant after, those behind a dead waiter lose a second at most.
-	HandOver = 950 * time.Millisecond
+	HandOver = 900 * time.Millisecond
 	// aliveFor is how long a waiting request counts as alive after its process last said so. The statements know it, too.
 	aliveFor = 1200 * time.Millisecond
 	// forgetAfter is after how much silence of its process the row of a request is deleted.
