@@ -207,7 +207,9 @@ func TestAnotherKeyNeverSigns(t *testing.T) {
 		t.Errorf("the log says %q", said)
 	}
 	out, code := doctor(t, "--database-url", s.database)
-	t.Logf("an operator sees: %sdoctor, %d: %s", said, code, complaints(out))
+	if code != 1 || !strings.Contains(out, "another key") {
+		t.Errorf("doctor says, with %d: %s", code, complaints(out))
+	}
 	// The first one comes back, and gets the log when the second one loses it.
 	start(t, first)
 	testwait.Must(t, second.Signal(syscall.SIGSTOP))

@@ -113,7 +113,9 @@ func TestAnOlderCopyIsNotSigned(t *testing.T) {
 		t.Errorf("something was signed: %v", err)
 	}
 	out, code := doctor(t, "--database-url", copied.URL())
-	t.Logf("doctor, %d: %s", code, complaints(out))
+	if code != 1 || !strings.Contains(out, "no checkpoint of the public log is signed") {
+		t.Errorf("doctor says, with %d: %s", code, complaints(out))
+	}
 	old.kill(t)
 
 	// The right database goes on where it was.
