@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
@@ -32,10 +33,7 @@ func LogKeyFile(data string) string { return filepath.Join(data, "log.key") }
 
 // startLog makes the keeper of the public log and the election of the process that keeps it.
 func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) error {
-	if err := os.MkdirAll(s.o.Data, 0o700); err != nil {
-		return wrong("Data", "%w", err)
-	}
-	key, err := openLogKey(s.o.LogOrigin, s.o.AdminKey, s.o.Data)
+	key, guard, err := s.openLogKey()
 	if err != nil {
 		return fmt.Errorf("the log's key: %w", err)
 	}
@@ -46,7 +44,7 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 	s.onClose(store.Shutdown)
 	observer := telemetry.NewLog(registry)
 	o := logkeeper.PublisherOptions{
-		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(LogSignedFile(s.o.Data)), Lost: s.db.HistoryLost, Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
+		Store: store, Tiles: store.Tile, Key: key, Guard: guard, Lost: s.db.HistoryLost, Quorum: s.o.WitnessQuorum, Observer: observer, Logger: s.logger,
 	}
 	if len(s.o.Witnesses) > 0 {
 		asked, err := s.o.witnesses()
@@ -129,25 +127,65 @@ func (w logWitnesses) Cosign(ctx context.Context, checkpoint string, hashes tlog
 	return cosigned, by, errors.Join(missing...)
 }
 
-// openLogKey finds the key that signs the log's checkpoints: the one in the data directory, else a new one, which is kept there. The new
-// one is random, but where an admin key is given it is derived from that, because several servers on one database are started with the same
-// admin key, and each must be able to sign the log that another one has begun.
-func openLogKey(origin, admin, data string) (*translog.Key, error) {
-	file := LogKeyFile(data)
-	key, err := translog.ReadKey(file)
-	if !errors.Is(err, os.ErrNotExist) {
-		return key, err
+// openLogKey finds the key that signs the log's checkpoints, and where the last of them is kept: the key in the data directory, else a new
+// one, which is kept there. The new one is random, but where an admin key is given it is derived from that and from the log, because several
+// servers on one database are started with the same admin key, and each must be able to sign the log that another one has begun.
+//
+// A data directory that has signed the log of another database begins anew with a log that nobody has signed yet: what it has is set aside.
+func (s *Server) openLogKey() (*translog.Key, *logkeeper.Guard, error) {
+	ctx, cancel := context.WithTimeout(s.working, s.o.UnavailableAfter)
+	defer cancel()
+	log, err := postgres.NewLogReader(s.db).Published(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
-	if admin == "" {
-		key, err = logkeeper.NewKey(origin)
-	} else {
-		var seed []byte
-		if seed, err = hkdf.Key(sha256.New, []byte(admin), nil, "fairlead key of the log", ed25519.SeedSize); err == nil {
-			key, err = logkeeper.KeyOf(origin, ed25519.NewKeyFromSeed(seed))
+	file, guard := LogKeyFile(s.o.Data), logkeeper.NewGuard(LogSignedFile(s.o.Data))
+	key, err := translog.ReadKey(file)
+	if err == nil && log.Verifier == "" {
+		if _, absent := os.Stat(LogSignedFile(s.o.Data)); absent == nil {
+			s.logger.WarnContext(ctx, "the data directory has signed the log of another database: its key is set aside, and this log gets a new one", "origin", key.Origin())
+			key, err = nil, errors.Join(SetLogAside(s.o.Data), os.ErrNotExist)
 		}
 	}
-	if err != nil {
-		return nil, wrong("LogOrigin", "%w", err)
+	if !errors.Is(err, os.ErrNotExist) {
+		return key, guard, err
 	}
-	return key, key.WriteFile(file)
+	if key, err = newLogKey(s.o.LogOrigin, s.o.AdminKey, log.Began); err != nil {
+		return nil, nil, wrong("LogOrigin", "%w", err)
+	}
+	if err = os.MkdirAll(s.o.Data, 0o700); err == nil {
+		err = key.WriteFile(file)
+	}
+	if err != nil && s.o.AdminKey != "" {
+		// The key can be had again, and a container may have no place of its own.
+		s.logger.WarnContext(ctx, "the log's key and the last checkpoint that was signed can't be kept: witnesses alone will notice a restore of the database from an older copy",
+			"data", s.o.Data, "error", err)
+		return key, logkeeper.NewGuard(""), nil
+	}
+	return key, guard, err
+}
+
+// newLogKey makes a key, of the admin key and the log's beginning where there is an admin key.
+func newLogKey(origin, admin string, began time.Time) (*translog.Key, error) {
+	if admin == "" {
+		return logkeeper.NewKey(origin)
+	}
+	info := "fairlead key of the log of " + began.UTC().Format(time.RFC3339Nano)
+	seed, err := hkdf.Key(sha256.New, []byte(admin), nil, info, ed25519.SeedSize)
+	if err != nil {
+		return nil, err
+	}
+	return logkeeper.KeyOf(origin, ed25519.NewKeyFromSeed(seed))
+}
+
+// SetLogAside renames the key of the public log, and the last checkpoint that was signed, in a data directory: they stay beside the next ones,
+// because what was signed may have to be explained.
+func SetLogAside(data string) error {
+	suffix := ".until-" + time.Now().UTC().Format("20060102T150405.000Z")
+	for _, file := range []string{LogKeyFile(data), LogSignedFile(data)} {
+		if err := os.Rename(file, file+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -103,12 +100,8 @@ func (t *target) renewLog(cmd *cobra.Command, origin string) error {
 	if err != nil {
 		return fmt.Errorf("--origin: %w", err)
 	}
-	// The old key stays, beside the new one: what it has signed may have to be explained.
-	suffix := ".until-" + time.Now().UTC().Format("20060102T150405Z")
-	for _, file := range []string{fairlead.LogKeyFile(t.data), fairlead.LogSignedFile(t.data)} {
-		if err := os.Rename(file, file+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
+	if err := fairlead.SetLogAside(t.data); err != nil {
+		return err
 	}
 	if err := key.WriteFile(fairlead.LogKeyFile(t.data)); err != nil {
 		return err

@@ -8,11 +8,12 @@ import (
 
 // Published is what anybody may know of the log.
 type Published struct {
-	Verifier   string // of the key that signs; empty before the first signature
-	Checkpoint string // the newest signed note; empty before the first
-	Size       int64  // the checkpoint's
-	Leaves     int64  // of the log; those that are not under the checkpoint yet included
-	Refused    string // why nothing is signed any more; empty while something is
+	Verifier   string    // of the key that signs; empty before the first signature
+	Checkpoint string    // the newest signed note; empty before the first
+	Size       int64     // the checkpoint's
+	Leaves     int64     // of the log; those that are not under the checkpoint yet included
+	Began      time.Time // when the log was begun; what was made before is not in it
+	Refused    string    // why nothing is signed any more; empty while something is
 }
 
 // Entry is an entry of the log.

@@ -24,7 +24,7 @@ type LogReader struct{ db *DB }
 func NewLogReader(db *DB) *LogReader { return &LogReader{db} }
 
 const (
-	selectLogState = `SELECT verifier, checkpoint, published, size, refused FROM log_state`
+	selectLogState = `SELECT verifier, checkpoint, published, size, began_at, refused FROM log_state`
 	selectBundle   = `SELECT number, entries FROM log_bundles WHERE number = ANY ($1) ORDER BY number`
 	// selectRuns finds a topic's leaves from an index on: the run that it is in, and those that follow.
 	selectRuns = `SELECT kind, id, seq, index, count, parts, false FROM log_runs
