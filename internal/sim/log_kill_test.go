@@ -317,7 +317,7 @@ func TestLogOutlastsKills(t *testing.T) {
 		collected := site.watchCheckpoints(t)
 		f := &logFaults{site, pg, startPublicLoad(t, site), rng, map[string]int{}}
 		kinds := []string{"keeper", "witness", "server", "keeper", "database", "sleep", "witnesses", "keeper", "witness", "server"}
-		kills := testwait.Count(20, 100)
+		kills := testwait.Count(8, 100)
 		f.keeper(t)
 		for kill := range kills {
 			if kill%len(kinds) == 0 {

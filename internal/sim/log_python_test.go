@@ -74,7 +74,7 @@ func TestLogInPython(t *testing.T) {
 	accounts := slices.Concat(names("bidder", many*bidders), sellers, []string{"house", "buyer"})
 	random := beacontest.New(t)
 	h := &auctionHouse{database: newDatabase(t), funds: map[string]int64{}}
-	h.servers = append(h.servers, newServer(t, h.database, beaconFlags(t, random)...))
+	h.servers = append(h.servers, newServer(t, h.database, append(beaconFlags(t, random), "--close-books-every", "2s")...))
 	h.client, h.history = newClient(t, h.servers...)
 	h.open(t, accounts, funds)
 	want := verdict{Valid: true, Topics: map[string]int{"campaign": many + 1, "auction": many, "multidraw": 4, "books": 1}}
