@@ -10,7 +10,7 @@ FUZZTIME ?= 10s
 FAILOVERS ?= 100
 # How much longer than a fault the servers may pause.
 PAUSE ?= 1s
-TESTTIMEOUT ?= 30m
+TESTTIMEOUT ?= 60m
 # The packages that take longest begin first, lest they end alone.
 PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres ./...
 # What has tests that FAIRLEAD_TORTURE makes long or strict.

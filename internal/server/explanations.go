@@ -13,6 +13,8 @@ var explanations = map[string]string{
 	"balance_overflow":         "A balance would exceed 2^53 - 1 minor units, the largest integer that every JSON reader keeps exactly.",
 	"beacon_pending":           "The campaign is sold out and sealed, and waits for the round of public randomness that decides it. Ask again after the round is due.",
 	"beacon_unavailable":       "The campaign asks for a draw by public randomness, and this server has no beacon. Start it with `--beacon-chain`, or choose the draw `instant`.",
+	"unwitnessed":              "The campaign requires witnesses of the public log who had cosigned its seal before the beacon's round was due, and too few had. If it is so a minute after that, cancel the campaign: every buyer gets the money back.",
+	"witnesses_unavailable":    "The campaign requires more witnesses of the public log than this server asks. Start it with more `--witness`, or ask for fewer.",
 	"bid_too_low":              "The bid is below the auction's minimum, or doesn't exceed the account's own bid by the increment. `detail` names the least amount that is taken.",
 	"capture_too_large":        "The capture asks for more than the hold has. Capture at most the hold's amount.",
 	"cooldown":                 "The account bid in this auction a moment ago. Wait for the seconds in `Retry-After`, also in the member `retry_after`, and use a new key.",

@@ -53,7 +53,7 @@ func TestCampaigns(t *testing.T) {
 	made := e.post("/v1/campaigns", `{"name":"Sommer ☀","base_length":3,"price":250,"currency":"EUR","beneficiary":"house",
 		"prizes":[{"name":"car","layer":1,"quantity":1},{"name":"mug","quantity":4}],"purchase_limit":2,"draw":"instant"}`).want(http.StatusCreated)
 	made.exactly(made.decoded, "id", "name", "status", "draw", "base_length", "currency", "price", "beneficiary", "purchase_limit",
-		"total_positions", "sold_positions", "layers", "prizes", "commitment", "version", "created_at", "published_at", "completed_at", "cancelled_at")
+		"total_positions", "sold_positions", "layers", "prizes", "commitment", "witnesses", "version", "created_at", "published_at", "completed_at", "cancelled_at")
 	made.equal(`{"name":"Sommer ☀","status":"pending","draw":"instant","base_length":3,"currency":"EUR","price":250,"beneficiary":"house",
 		"purchase_limit":2,"total_positions":6,"sold_positions":0,
 		"layers":[{"layer":1,"positions":1,"sold":0,"price":250},{"layer":2,"positions":2,"sold":0,"price":250},{"layer":3,"positions":3,"sold":0,"price":250}],

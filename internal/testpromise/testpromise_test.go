@@ -69,12 +69,16 @@ func TestControlNoticesAStop(t *testing.T) { //nolint:paralleltest // It stops t
 	if runtime.GOOS == "windows" {
 		t.Skip("no signals")
 	}
-	stop := startControl()
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprintf("kill -STOP %d; sleep 0.3; kill -CONT %[1]d", os.Getpid()))
-	testwait.Must(t, cmd.Run())
-	if m := stop(); m.Late < 200*time.Millisecond || !m.delayed(time.Second) {
-		t.Errorf("a machine that stood still for 300 ms seems to have been late by %v", m.Late)
+	var m Machine
+	for range 20 { // On a busy machine the loop may not have begun its first nap by then.
+		stop := startControl()
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprintf("kill -STOP %d; sleep 0.3; kill -CONT %[1]d", os.Getpid()))
+		testwait.Must(t, cmd.Run())
+		if m = stop(); m.Late >= 200*time.Millisecond && m.delayed(time.Second) {
+			return
+		}
 	}
+	t.Errorf("a machine that stood still for 300 ms seems to have been late by %v", m.Late)
 }
 
 // TestControlNoticesLoad has more to compute than there are processors.
