@@ -97,6 +97,7 @@ func (l *Log) compare(ctx context.Context, r *LogReader, n logkeeper.News, secre
 		if len(found[0]) == 0 {
 			return fmt.Sprintf("%s has %d facts in the log, and fewer in its tables", n.Topic, n.End), nil
 		}
+		found[0] = found[0][:min(int64(len(found[0])), n.End-n.Next)] // Others are not in the log yet.
 		var want [][]byte
 		for _, f := range found[0] {
 			data, err := f.AppendData(nil, name)
