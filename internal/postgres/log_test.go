@@ -581,3 +581,62 @@ func TestFactBecomesALeaf(t *testing.T) {
 		return time.Since(committed)
 	})
 }
+
+// TestLogTerms: once a later term has begun, an earlier one neither begins nor appends.
+func TestLogTerms(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	store, err := NewLog(db)
+	testwait.Check(t, err)
+	t.Cleanup(func() { closing(t, store.Shutdown) })
+	state, err := store.Begin(t.Context(), 1)
+	testwait.Check(t, err)
+	_, err = store.Begin(t.Context(), 2)
+	testwait.Check(t, err)
+	b := &logkeeper.Batch{Before: state.Edge.Tree(), Entries: [][]byte{[]byte("{}")}}
+	b.Tiles = state.Edge.Append([]tlog.Hash{tlog.RecordHash(b.Entries[0])})
+	b.After = state.Edge.Tree()
+	if err := store.Append(t.Context(), 1, b); !errors.Is(err, logkeeper.ErrSuperseded) {
+		t.Errorf("an earlier term appends: %v", err)
+	}
+	if _, err := store.Begin(t.Context(), 1); !errors.Is(err, logkeeper.ErrSuperseded) {
+		t.Errorf("an earlier term begins: %v", err)
+	}
+	if err := store.Append(t.Context(), 2, b); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSealsCountEarlyWitnesses: a cosignature counts whose second was over when the seal's round was due.
+func TestSealsCountEarlyWitnesses(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	store, err := NewLog(db)
+	testwait.Check(t, err)
+	t.Cleanup(func() { closing(t, store.Shutdown) })
+	id, due := uuid.Must(uuid.NewV7()), time.Now().Add(time.Minute).Truncate(time.Second)
+	_, err = db.pool.Exec(t.Context(), saveSeals, [][16]byte{id}, []int64{7}, []time.Time{due})
+	testwait.Check(t, err)
+	for _, c := range []struct {
+		size int64
+		at   []time.Duration
+		want int
+	}{
+		{7, []time.Duration{-time.Minute}, 0}, // The checkpoint does not have the seal.
+		{8, []time.Duration{0, time.Second, -time.Second / 2}, 0},
+		{8, []time.Duration{-time.Second, 0}, 1},
+		{9, []time.Duration{-3 * time.Second, -2 * time.Second, time.Minute}, 2},
+		{10, []time.Duration{-time.Second}, 2}, // Fewer than before.
+	} {
+		var at []time.Time
+		for _, d := range c.at {
+			at = append(at, due.Add(d))
+		}
+		testwait.Check(t, store.Seen(t.Context(), "key", "a checkpoint", c.size, at))
+		var seen int
+		testwait.Check(t, db.pool.QueryRow(t.Context(), `SELECT witnesses FROM log_seals WHERE campaign = $1`, id).Scan(&seen))
+		if seen != c.want {
+			t.Errorf("%v of size %d: %d witnesses, not %d", c.at, c.size, seen, c.want)
+		}
+	}
+}
