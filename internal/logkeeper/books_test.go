@@ -70,20 +70,6 @@ func TestThin(t *testing.T) {
 	})
 }
 
-func TestTopics(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"books", "campaign:01a21506-5277-7006-bf26-ead79dda0043", "auction:01a21506-5277-7006-bf26-ead79dda0043", "multidraw:01a21506-5277-7006-bf26-ead79dda0043"} {
-		if topic, ok := ParseTopic(name); !ok || topic.String() != name {
-			t.Errorf("%s is %v, %v", name, topic, ok)
-		}
-	}
-	for _, name := range []string{"", "book", "auction:", "auction:01A21506-5277-7006-bf26-ead79dda0043", "auction:01a2150652777006bf26ead79dda0043", "account:ann"} {
-		if topic, ok := ParseTopic(name); ok {
-			t.Errorf("%s is %v", name, topic)
-		}
-	}
-}
-
 // FuzzFind reads accounts of a closing that are damaged: an error or nobody, never another balance.
 func FuzzFind(f *testing.F) {
 	name := func(account string) string { return account }

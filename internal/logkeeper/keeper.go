@@ -94,6 +94,8 @@ func (k *Keeper) Lead(ctx context.Context, term int64) {
 			k.o.Logger.InfoContext(ctx, "another process keeps the log", "term", term)
 			<-ctx.Done()
 			return
+		case errors.Is(err, errOtherKey):
+			return // And resigns; it stands again behind all others.
 		case errors.Is(err, ErrMoved):
 			k.o.Logger.InfoContext(ctx, "the log has changed: reading it again")
 			continue
@@ -219,12 +221,12 @@ func (t *tenure) round(ctx context.Context, closing *Closing, trees *newest) err
 type ordered struct {
 	Fact
 
-	topic Topic
+	of    int       // the place of its topic among those that are appended
 	order time.Time // never before that of the topic's fact before it
 }
 
-// appendFacts reads facts of some topics and appends them. It moves the topics' Next; that of a topic that can't be read is its End, so
-// that others don't wait for it.
+// appendFacts reads facts of some topics and appends them. It moves the topics' Next; that of a topic that can't be read, or told, is its
+// End, so that others don't wait for it: the next look tries it again.
 func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 	found, err := t.o.Store.Facts(ctx, news, topicFacts)
 	if err != nil {
@@ -242,27 +244,38 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 		var order time.Time
 		for _, f := range facts {
 			if f.Seq != news[i].Next {
-				return errors.New("logkeeper: fact " + news[i].String() + " is not the next one")
+				t.o.Observer.Failed("look")
+				t.o.Logger.ErrorContext(ctx, "a fact is not its topic's next one", "topic", news[i].String(), "fact", f.Seq, "next", news[i].Next)
+				news[i].Next = news[i].End
+				break
 			}
 			if news[i].Next++; f.At.After(order) {
 				order = f.At
 			}
-			all = append(all, ordered{f, news[i].Topic, order})
+			all = append(all, ordered{f, i, order})
 		}
-	}
-	if len(all) == 0 {
-		return nil
 	}
 	slices.SortStableFunc(all, func(a, b ordered) int { return a.order.Compare(b.order) })
 	b := t.begin()
 	var name Names
+	failed := make([]bool, len(news))
 	for i := range all {
-		if i == 0 || all[i].topic != all[i-1].topic {
-			name = t.namesIn(all[i].topic)
+		f := &all[i]
+		topic := news[f.of].Topic
+		if i == 0 || f.of != all[i-1].of {
+			name = t.namesIn(topic)
 		}
-		if err := b.add(all[i].topic, &all[i].Fact, name); err != nil {
-			return err
+		if failed[f.of] {
+			continue
 		}
+		if err := b.add(topic, &f.Fact, name); err != nil {
+			failed[f.of], news[f.of].Next = true, news[f.of].End
+			t.o.Observer.Failed("look")
+			t.o.Logger.ErrorContext(ctx, "a fact can't be a leaf: its topic waits, and others go on", "topic", topic.String(), "fact", f.Seq, "error", err)
+		}
+	}
+	if len(b.batch.Entries) == 0 {
+		return nil
 	}
 	began := time.Now()
 	if err := t.append(ctx, b); err != nil {
@@ -282,6 +295,7 @@ func (t *tenure) namesIn(topic Topic) Names {
 	if known == nil {
 		known = map[string]string{}
 		t.names[topic] = known
+		t.named++ // A topic without names takes memory, too.
 	}
 	var in *alias.Topic
 	return func(account string) string {
@@ -293,7 +307,7 @@ func (t *tenure) namesIn(topic Topic) Names {
 			name = in.Of(account).Name
 			known[account] = name
 			if t.named++; t.named > maxNames {
-				t.names, t.named = map[Topic]map[string]string{topic: known}, len(known)
+				t.names, t.named = map[Topic]map[string]string{topic: known}, len(known)+1
 			}
 		}
 		return name

@@ -21,7 +21,8 @@ const (
 	// publishPause is the least time between two checkpoints, and witnessPause that where witnesses are asked: they take one a second.
 	publishPause = 250 * time.Millisecond
 	witnessPause = time.Second
-	againPause   = 5 * time.Second // before witnesses that are missing, or a failure, are tried again
+	otherKeyTerm = 10 * time.Second // how long a server with another key keeps the log before it resigns
+	againPause   = 5 * time.Second  // before witnesses that are missing, or a failure, are tried again
 )
 
 // Signer signs checkpoints.
@@ -151,6 +152,11 @@ func (p *Publisher) run(ctx context.Context, term int64, state *State, trees *ne
 	p.o.Observer.Failed("publish")
 	p.o.Logger.ErrorContext(ctx, "no checkpoint of the log is signed any more", "error", err)
 	if err := p.o.Store.Refuse(ctx, term, text); err != nil {
+		return err
+	}
+	if errors.Is(err, errOtherKey) {
+		// Leaves go on to be appended meanwhile; then a server that has the key may be elected.
+		wait.For(ctx, otherKeyTerm)
 		return err
 	}
 	<-ctx.Done()

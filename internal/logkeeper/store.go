@@ -3,7 +3,6 @@ package logkeeper
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,20 +40,6 @@ func (t Topic) String() string {
 		return Books
 	}
 	return prefixes[t.Kind] + t.ID.String()
-}
-
-// ParseTopic reads a topic's name.
-func ParseTopic(name string) (Topic, bool) {
-	if name == Books {
-		return Topic{Kind: KindBooks}, true
-	}
-	for kind, prefix := range prefixes {
-		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			id, err := uuid.Parse(rest)
-			return Topic{kind, id}, err == nil && id.String() == rest
-		}
-	}
-	return Topic{}, false
 }
 
 // News is a topic with facts that are not in the log.

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/operator"
@@ -389,6 +390,9 @@ func (l *Log) Facts(ctx context.Context, news []logkeeper.News, most int) ([][]l
 		}
 		if err != nil {
 			failures = append(failures, fmt.Errorf("postgres: facts of %s from %d: %w", n.Topic, n.Next, err))
+		}
+		if errors.Is(err, command.ErrUnavailable) {
+			break // Each of the others would be waited for as long.
 		}
 	}
 	return out, errors.Join(failures...)

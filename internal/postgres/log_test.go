@@ -18,7 +18,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/alias"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
-	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -425,87 +424,6 @@ func (l *keptLog) refused(t *testing.T) (p logkeeper.Published) {
 	return p
 }
 
-// TestBalancesAreProved holds the accounts of a closing, and the path of each, against the root in the log.
-func TestBalancesAreProved(t *testing.T) {
-	t.Parallel()
-	db := open(t, Options{URL: database(t)})
-	books := newLedgerService(t, db)
-	var accounts []string
-	for i := range 600 {
-		accounts = append(accounts, fmt.Sprintf("acc-%03d", i))
-	}
-	fund(t, books, 7, accounts...)
-	do(t, books, ledger.Withdraw{Account: "acc-005", Amount: 3})
-	l := newKeptLog(t, db)
-	l.keep(t, 1, nil)
-	p := l.published(t, func() int64 { return 1 })
-	r := NewLogReader(db)
-	for _, account := range []string{"acc-000", "acc-005", "acc-255", "acc-256", "acc-511", "acc-512", "acc-599"} {
-		b, err := r.Balance(t.Context(), account, time.Now().Add(time.Hour), p.Size)
-		testwait.Check(t, err)
-		if b == nil {
-			t.Fatalf("%s has no balance", account)
-		}
-		want := int64(7)
-		if account == "acc-005" {
-			want = 4
-		}
-		if b.Available != want || b.Currency != "EUR" || b.Accounts != 600 || !alias.Check(logkeeper.Books, account, alias.Alias{Name: b.Alias, Salt: b.Salt}) {
-			t.Errorf("%s: %+v", account, b)
-		}
-		if err := tlog.CheckRecord(b.Path, b.Accounts, b.Root, b.Index, b.Hash); err != nil {
-			t.Errorf("%s at %d: %v", account, b.Index, err)
-		}
-		if !strings.Contains(string(b.Leaf.Data), fmt.Sprintf(`"accounts":600,"root":"%x"`, b.Root[:])) ||
-			!strings.Contains(string(b.Leaf.Data), `{"currency":"EUR","available":4197,"held":0,"outside":4197,"transit":0}`) {
-			t.Errorf("the leaf is %s", b.Leaf.Data)
-		}
-	}
-	for _, nobody := range []string{"acc", "acc-0051", "zzz"} {
-		if b, err := r.Balance(t.Context(), nobody, time.Now().Add(time.Hour), p.Size); b != nil || err != nil {
-			t.Errorf("%s: %+v, %v", nobody, b, err)
-		}
-	}
-	if b, err := r.Balance(t.Context(), "acc-000", time.Now().Add(-time.Hour), p.Size); b != nil || err != nil {
-		t.Errorf("an hour ago: %+v, %v", b, err)
-	}
-}
-
-// TestClosingsGoOn has the sums of the outside go on from one closing to the next, and notices an altered balance.
-func TestClosingsGoOn(t *testing.T) {
-	t.Parallel()
-	db := tampered(t)
-	books := newLedgerService(t, db)
-	fund(t, books, 100, "ann", "bob")
-	store, err := NewLog(db)
-	testwait.Check(t, err)
-	t.Cleanup(func() { closing(t, store.Shutdown) })
-	name := func(account string) string { return account }
-	closeAt := func(want string) *logkeeper.Closing {
-		t.Helper()
-		c, err := store.CloseBooks(t.Context(), name)
-		testwait.Check(t, err)
-		if got := fmt.Sprint(c.Sums); got != want {
-			t.Errorf("closing %d: %s, not %s", c.Seq, got, want)
-		}
-		return c
-	}
-	c := closeAt("[{EUR 200 0 200 0}]")
-	// As if it had been written long ago: all entries so far are settled.
-	settled := uuidAt(time.Now().Add(time.Hour))
-	_, err = db.pool.Exec(t.Context(), saveClosing, c.Seq, c.At, 0, c.Accounts, c.Root[:], []byte{}, settled, `{"EUR":{"Outside":200,"Transit":0}}`)
-	testwait.Check(t, err)
-	if c := closeAt("[{EUR 200 0 200 0}]"); c.Seq != 1 {
-		t.Errorf("closing %d follows 0", c.Seq)
-	}
-	// A deposit under an id that was passed already: the sums alone would miss it.
-	do(t, books, ledger.Deposit{Account: "ann", Amount: 5})
-	closeAt("[{EUR 205 0 205 0}]")
-	_, err = db.pool.Exec(t.Context(), `UPDATE accounts SET available = available + 1 WHERE id = 'bob'`)
-	testwait.Check(t, err)
-	closeAt("[{EUR 206 0 205 0}]")
-}
-
 // TestCheckLog compares a log with its tables, whole and after each kind of change by hand.
 func TestCheckLog(t *testing.T) {
 	t.Parallel()
@@ -638,5 +556,65 @@ func TestSealsCountEarlyWitnesses(t *testing.T) {
 		if seen != c.want {
 			t.Errorf("%v of size %d: %d witnesses, not %d", c.at, c.size, seen, c.want)
 		}
+	}
+}
+
+// TestOtherKeyResigns: a server with another key than the log's appends and signs nothing, and then makes room for one that has the key.
+func TestOtherKeyResigns(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	l := newKeptLog(t, db)
+	_, end := l.keep(t, 1, nil)
+	before := l.published(t, func() int64 { return 1 })
+	end()
+	store, err := NewLog(db)
+	testwait.Check(t, err)
+	t.Cleanup(func() { closing(t, store.Shutdown) })
+	k := logkeeper.New(logkeeper.Options{Store: store, Publisher: logkeeper.NewPublisher(logkeeper.PublisherOptions{
+		Store: store, Tiles: store.Tile, Key: generated(t), Guard: logkeeper.NewGuard(""),
+	})})
+	lot(t, db, nil)
+	ctx := testwait.Context(t, patience)
+	k.Lead(ctx, 2) // It ends by itself.
+	if ctx.Err() != nil || k.Leads() {
+		t.Error("it has not resigned")
+	}
+	after := l.refused(t)
+	if after.Checkpoint != before.Checkpoint || after.Leaves < before.Leaves+3 || !strings.Contains(after.Refused, "another key") {
+		t.Errorf("%+v, and before %+v", after, before)
+	}
+	l.keep(t, 3, nil)
+	if p := l.published(t, func() int64 { return after.Leaves }); p.Refused != "" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestPoisonedFactDelaysItsTopicAlone has an event that no leaf can be made of: other topics' leaves come, and the topic's own once it is mended.
+func TestPoisonedFactDelaysItsTopicAlone(t *testing.T) {
+	t.Parallel()
+	db := tampered(t)
+	s, id := lot(t, db, nil)
+	_, err := db.pool.Exec(t.Context(), `UPDATE auction_events SET type = 'nonsense' WHERE auction = $1 AND seq = 2`, id)
+	testwait.Check(t, err)
+	_, err = db.pool.Exec(t.Context(), `UPDATE log_state SET began_at = began_at - interval '1 hour'`)
+	testwait.Check(t, err)
+	l := newKeptLog(t, db)
+	l.keep(t, 1, nil)
+	a, err := s.Create(t.Context(), own[auction.Op](auction.Create{
+		Title: "other", Currency: "EUR", Seller: "seller", MinBid: 1, MinIncrement: 1, Rounds: []auction.NewRound{{Winners: 1, Duration: time.Hour}},
+	}))
+	testwait.Check(t, errors.Join(err, a.Err))
+	other := result[*auction.Auction](t, a.Result).ID
+	decide(t, s, other, auction.Start{})
+	decide(t, s, other, auction.PlaceBid{Account: "ann", Amount: 10})
+	topics := l.topics(t, l.published(t, func() int64 { return l.leavesOf(t, other, 4, 4) }))
+	if got := strings.Join(types(topics["auction:"+id.String()]), " "); got != "auction.created auction.started" {
+		t.Errorf("the poisoned topic has %s", got)
+	}
+	_, err = db.pool.Exec(t.Context(), `UPDATE auction_events SET type = 'round.started' WHERE auction = $1 AND seq = 2`, id)
+	testwait.Check(t, err)
+	topics = l.topics(t, l.published(t, func() int64 { return l.leavesOf(t, id, 3, 7) }))
+	if got := strings.Join(types(topics["auction:"+id.String()]), " "); got != "auction.created auction.started round.started" {
+		t.Errorf("mended, it has %s", got)
 	}
 }
