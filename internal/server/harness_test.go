@@ -67,13 +67,16 @@ type env struct {
 	through    string                              // the database's URL by way of it
 }
 
+// calmly is how long the database may be silent where a test is not about that: on a busy machine it may be for seconds.
+const calmly = 30 * time.Second
+
 // setup is what a test may want different.
 type setup struct {
 	lanes   groupcommit.Options
 	limiter *auth.LimiterOptions
 	ledgers map[string]string // further ledgers' databases, by name
 	beacon  *lottery.BeaconOptions
-	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 and false as usual.
+	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 is as usual where it may, else calmly.
 	unavailableAfter time.Duration
 	proxied          bool
 }
@@ -94,6 +97,9 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	if o.proxied {
 		e.proxy, e.through = wire.Through(tb, e.dbURL, wire.Options{})
 		url = e.through
+	}
+	if o.unavailableAfter == 0 && !o.proxied {
+		o.unavailableAfter = calmly
 	}
 	db, err := postgres.Open(tb.Context(), postgres.Options{
 		URL: url, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
