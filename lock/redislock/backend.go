@@ -66,10 +66,15 @@ type Backend struct {
 	logger     *slog.Logger
 	observer   lock.StoreObserver
 	maxWaiters int
+	// idleFor, localFor and turnFor are the constants of group.go.
+	idleFor, localFor, turnFor time.Duration
 
-	mu      sync.Mutex
-	waiters map[string]*waiter
-	watched bool // the background has been started
+	mu       sync.Mutex
+	waiters  map[string]*waiter // those that ask, or are in line
+	groups   map[string]*group  // by key
+	behind   int                // how many wait in groups
+	forgetAt int                // when groups that nobody needs are looked for
+	watched  bool               // the background has been started
 
 	base    context.Context //nolint:containedctx // The life of the backend, and of its own goroutines.
 	stop    context.CancelFunc
@@ -96,8 +101,9 @@ func New(client redisclient.Client, o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		client: client, scripts: newScripts(source), space: "{" + o.Namespace + "}", state: []string{"{" + o.Namespace + "}:tokens"}, process: uuid.NewString(), logger: o.Logger,
-		observer: o.Observer, maxWaiters: maxWaiters, waiters: map[string]*waiter{},
-		inspect: make(chan struct{}, 1),
+		observer: o.Observer, maxWaiters: maxWaiters,
+		idleFor: idleFor, localFor: localFor, turnFor: turnFor, waiters: map[string]*waiter{},
+		groups: map[string]*group{}, forgetAt: manyGroups, inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b, nil
@@ -222,26 +228,22 @@ func (b *Backend) expired(n int64) {
 	}
 }
 
-// register makes a request known to those who wake it, and starts what looks after it.
-func (b *Backend) register(w *waiter) error {
+// register makes a request known to those who wake it, and reports whether it is to wait behind others of its process.
+func (b *Backend) register(w *waiter) (behind bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.base.Err() != nil:
-		return lock.ErrClosed
+		return false, lock.ErrClosed
 	case w.request.Wait == 0:
-		return nil
-	case len(b.waiters) >= b.maxWaiters:
-		return lock.ErrTooManyWaiters
+		return false, nil
+	case len(b.waiters)+b.behind >= b.maxWaiters:
+		return false, lock.ErrTooManyWaiters
+	case w.simple() && b.join(w):
+		return true, nil
 	}
 	b.waiters[w.request.ID] = w
-	return nil
-}
-
-func (b *Backend) unregister(w *waiter) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.waiters, w.request.ID)
+	return false, nil
 }
 
 // start starts the background when it is first needed.
