@@ -51,7 +51,7 @@ type Options struct {
 	// one namespace are in one slot. It must not have braces. "" means [DefaultNamespace].
 	Namespace string
 	Logger    *slog.Logger // may be nil
-	// Observer may be nil. It does not see leases expire that nobody was in line for, and sees the hand-overs to requests of this
+	// Observer may be nil, and a [lock.FallbackObserver] as well. It does not see leases expire that nobody was in line for, and sees the hand-overs to requests of this
 	// process.
 	Observer lock.StoreObserver
 }
@@ -222,6 +222,22 @@ func (b *Backend) overtakes(ctx context.Context, r lock.Request) ([]string, erro
 	return before, nil
 }
 
+// Reasons of fallbacks, for a [lock.FallbackObserver].
+const (
+	// FallbackBlind is a look after waiting requests while the subscription was down.
+	FallbackBlind = "blind"
+	// FallbackFound is a grant that was found by looking, before any notification told of it.
+	FallbackFound = "found"
+	// FallbackPassing is a lock that could not be passed on within the process, as the server did not answer.
+	FallbackPassing = "passing"
+)
+
+func (b *Backend) fallback(reason string) {
+	if o, ok := b.observer.(lock.FallbackObserver); ok {
+		o.Fallback(reason)
+	}
+}
+
 func (b *Backend) expired(n int64) {
 	if n > 0 && b.observer != nil {
 		b.observer.Expired(int(n))
@@ -257,12 +273,15 @@ func (b *Backend) start() {
 	}
 }
 
-// wake makes requests of this process look at their rows.
-func (b *Backend) wake(ids []string) {
+// wake makes requests of this process look at their rows, since they were told to, or found to be worth it.
+func (b *Backend) wake(ids []string, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range ids {
 		if w, ok := b.waiters[id]; ok {
+			if !found || len(w.signal) == 0 {
+				w.found.Store(found)
+			}
 			wait.Signal(w.signal)
 		}
 	}

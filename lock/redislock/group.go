@@ -277,7 +277,9 @@ func (b *Backend) pass(ctx context.Context, id, key string, w *waiter, yields bo
 		}
 		return err
 	})
-	if err == nil {
+	if err != nil {
+		b.fallback(FallbackPassing)
+	} else {
 		w.complete(&a)
 	}
 	b.passed(key, w, yields, &a, err)

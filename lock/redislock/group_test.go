@@ -189,7 +189,8 @@ func TestLostAnswerOfPassingOn(t *testing.T) {
 		testredis.Each(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 			server := testredis.Start(t)
 			r := testredis.NewRelay(t, server.Addr())
-			b, admin := steady(openBy(t, l, r.Addr(), Options{})), open(t, server.Addr(), Options{})
+			var seen counts
+			b, admin := steady(openBy(t, l, r.Addr(), Options{Observer: &seen})), open(t, server.Addr(), Options{})
 			held, first := hold(t, b)
 			testwait.Must(t, b.Release(t.Context(), held))
 			g := <-first
@@ -216,6 +217,9 @@ func TestLostAnswerOfPassingOn(t *testing.T) {
 			got := <-second
 			if h, ok, err := admin.Find(t.Context(), "k"); err != nil || !ok || h.ID != got.ID || h.Tokens["k"] != got.Tokens["k"] || got.Tokens["k"] <= g.Tokens["k"] {
 				t.Errorf("granted %+v, held by %+v, %v", got, h, err)
+			}
+			if (seen.passing.Load() == 1) != (lost > 1) {
+				t.Errorf("%d fallbacks were counted", seen.passing.Load())
 			}
 			testwait.Must(t, b.Release(t.Context(), got))
 			nothing(t, admin)

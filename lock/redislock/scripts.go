@@ -122,7 +122,7 @@ func (b *Backend) ask(ctx context.Context, s *rediskit.Script, id string, args .
 	}
 	if p.err == nil {
 		b.expired(expired)
-		b.wake(woken)
+		b.wake(woken, false)
 	}
 	return a, p.err
 }

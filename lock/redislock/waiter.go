@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/lock"
@@ -17,6 +18,7 @@ type waiter struct {
 	request  lock.Request
 	deadline time.Time
 	signal   chan struct{} // has a value when its rows are worth a look
+	found    atomic.Bool   // it was found so, and not told
 	turn     chan turn     // what has become of it, where it waits behind others of its process
 	contends bool          // it had to wait
 	known    bool          // the server may know of it
@@ -191,6 +193,9 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 			case err != nil || a.status == statusInLine || a.status == statusRefused:
 				continue // Where the context has ended, that is seen next.
 			case a.status == statusGranted:
+				if w.found.Load() {
+					b.fallback(FallbackFound)
+				}
 				if b.observer != nil {
 					b.observer.HandedOver()
 				}
