@@ -170,11 +170,15 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 // counts is an observer.
-type counts struct{ expired, victims, handedOver atomic.Int64 }
+type counts struct{ expired, victims, handedOver, blind, found, passing atomic.Int64 }
 
 func (c *counts) Expired(n int) { c.expired.Add(int64(n)) }
 func (c *counts) Victim()       { c.victims.Add(1) }
 func (c *counts) HandedOver()   { c.handedOver.Add(1) }
+
+func (c *counts) Fallback(reason string) {
+	map[string]*atomic.Int64{FallbackBlind: &c.blind, FallbackFound: &c.found, FallbackPassing: &c.passing}[reason].Add(1)
+}
 
 // Of what holders that died left to expire nothing remains, and what is alive is listed, of this namespace alone.
 func TestTheExpiredIsForgotten(t *testing.T) {
