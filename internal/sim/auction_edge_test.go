@@ -26,6 +26,7 @@ const edgeBidders = 12
 // TestBidsAtTheClosingInstant aims bids at the ends of many short rounds. Each that is acknowledged is an event of the
 // round that its answer names, before that round's close; each that is refused is none.
 func TestBidsAtTheClosingInstant(t *testing.T) {
+	beside(t)
 	const rounds = 84 // of one auction
 	rng, _ := testwait.Rand(t)
 	accounts := names("bidder", edgeBidders)
@@ -104,6 +105,7 @@ func edgeOutcome(answer sim.Answer, round int) string {
 // TestAntiSnipingRace lets many clients on two servers bid around the edges of the window and of the end, which moves as
 // they do. The auditor recomputes every extension from the bids' times alone.
 func TestAntiSnipingRace(t *testing.T) {
+	beside(t)
 	rng, seed := testwait.Rand(t)
 	accounts := names("bidder", edgeBidders)
 	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000_000)
@@ -137,7 +139,7 @@ func TestAntiSnipingRace(t *testing.T) {
 		}
 	}
 	testpromise.CheckEach(t, []string{"round-closes"}, func(seen func(string, time.Duration)) {
-		for run := 0; run < testwait.Count(3, 60) && !t.Failed(); run++ {
+		for run := 0; run < testwait.Count(2, 60) && !t.Failed(); run++ {
 			one(run, seen)
 		}
 	})

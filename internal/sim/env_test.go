@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -29,6 +30,22 @@ import (
 
 // patience bounds every wait for something that should happen soon, so that a test that hangs says where.
 const patience = time.Minute
+
+const (
+	// workerRest and bidderRest are how long, on average, a worker of a load and a bidder rest after each command. A load that takes what
+	// the machine has would take it from the tests beside.
+	workerRest = 40 * time.Millisecond
+	bidderRest = 15 * time.Millisecond
+)
+
+// beside lets a test run beside others, since it waits more than it computes. It must leave the shared PostgreSQL and the environment
+// alone. Long runs measure, so there each test runs alone.
+func beside(t *testing.T) {
+	t.Helper()
+	if !testwait.Torture() {
+		t.Parallel()
+	}
+}
 
 // sessions runs a test on fresh databases: once, or many times when FAIRLEAD_TORTURE is set. A session is as long as its
 // books stay quick to audit; the many faults are spread over many sessions.
@@ -62,6 +79,9 @@ func newServer(t *testing.T, database string, args ...string) *sim.Server {
 
 func newServerOf(t *testing.T, binary, database string, args ...string) *sim.Server {
 	t.Helper()
+	if database != "" { // Servers of several tests share what connections PostgreSQL has.
+		args = append([]string{"--database-connections", "6"}, args...)
+	}
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
 	_, err := server.Start(testwait.Context(t, patience))
@@ -142,10 +162,10 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 	}
 }
 
-// newDatabase makes a database on the shared PostgreSQL and returns its URL.
+// newDatabase makes a database with its tables on the shared PostgreSQL, and returns its URL.
 func newDatabase(t *testing.T) string {
 	t.Helper()
-	return pgtest.NewDatabase(t, nil)
+	return pgtest.NewDatabase(t, func(ctx context.Context, url string) error { return testwait.Err(postgres.Migrate(ctx, url)) })
 }
 
 // databaseOf is the URL of a server's private PostgreSQL.
@@ -158,6 +178,12 @@ func databaseOf(t *testing.T, server *sim.Server) string {
 		return err == nil
 	})
 	return database
+}
+
+// emptyDatabase makes one in which the first server makes the tables.
+func emptyDatabase(t *testing.T) string {
+	t.Helper()
+	return pgtest.NewDatabase(t, nil)
 }
 
 func connect(t *testing.T, database string) *pgx.Conn {
@@ -238,6 +264,9 @@ type load struct {
 // startLoad sets a workload up and runs it until finish, or until the test ends.
 func startLoad(t *testing.T, client *sim.Client, opts sim.WorkloadOptions) *load {
 	t.Helper()
+	if !testwait.Torture() {
+		opts.Rest = workerRest
+	}
 	l := &load{Workload: sim.NewWorkload(opts), stop: make(chan struct{}), done: make(chan error, 1)}
 	testwait.Must(t, l.Setup(testwait.Context(t, patience), client))
 	ctx, cancel := context.WithCancel(t.Context())
