@@ -378,10 +378,10 @@ func (s *scene) wait(waits [][2]string) {
 // eventually polls until ok holds.
 func (s *scene) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(stepTimeout)
 	for !ok() {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%s: not within 30 s", what)
+			s.t.Fatalf("%s: not within %v", what, stepTimeout)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
