@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
@@ -59,7 +60,7 @@ func startScene(t *testing.T) *scene {
 // dataDir is a directory that PostgreSQL can get to where it runs as another user than this test, which t.TempDir's is not.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fairlead-scene-") //nolint:usetesting // See above.
+	dir, err := os.MkdirTemp(pgtest.Base(), "fairlead-scene-") //nolint:usetesting // See above.
 	if err == nil {
 		err = os.Chmod(dir, 0o711)
 	}

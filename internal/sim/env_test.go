@@ -24,12 +24,13 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // patience bounds every wait for something that should happen soon, so that a test that hangs says where.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 const (
 	// workerRest and bidderRest are how long, on average, a worker of a load and a bidder rest after each command. A load that takes what
@@ -58,10 +59,15 @@ func sessions(t *testing.T, many int, session func(*testing.T)) {
 	}
 }
 
-// tempDir makes a directory with a short path, which a unix socket needs.
+// tempDir makes a directory with a short path, which a unix socket needs. It is on a disk where that is measured, or meets other faults than
+// the death of processes.
 func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sim") //nolint:usetesting // Its paths are too long.
+	base := os.TempDir()
+	if !testwait.Torture() && !testpromise.On() {
+		base = pgtest.Base()
+	}
+	dir, err := os.MkdirTemp(base, "sim") //nolint:usetesting // Its paths are too long.
 	testwait.Must(t, err)
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
 	testwait.Must(t, os.Chmod(dir, 0o711))
