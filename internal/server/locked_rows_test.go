@@ -363,9 +363,10 @@ func TestALockedAccountStopsItsOwnCrossTransfersAlone(t *testing.T) {
 				r := e.received(http.MethodPost, "/v1/cross-transfers", "", responses[i])
 				ends[fmt.Sprint(r.status, " ", r.decoded["status"])]++
 			}
-			if ends["201 completed"] != crowd {
+			if ends["201 completed"]+ends["201 pending"] != crowd { // A slow machine may need longer than a caller waits.
 				t.Errorf("the transfers whose account has become free end %v", ends)
 			}
+			eventually(t, patience, "all have ended", func() bool { return e.count("sagas WHERE status = 'completed'") == crowd+1 })
 			e.wantBalance("ann", 1000-crowd)
 			noneInDoubt(t, e)
 		})

@@ -40,10 +40,10 @@ const (
 )
 
 // beside lets a test run beside others, since it waits more than it computes. It must leave the shared PostgreSQL and the environment
-// alone. Long runs measure, so there each test runs alone.
+// alone. Long runs measure, as those for promises do, so there each test runs alone.
 func beside(t *testing.T) {
 	t.Helper()
-	if !testwait.Torture() {
+	if !testwait.Torture() && !testpromise.On() {
 		t.Parallel()
 	}
 }
