@@ -194,6 +194,7 @@ func (h *twoLedgers) settled(t *testing.T, own, other *pgx.Conn) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d transfers are pending, %d and %d in doubt after %v", pending, here, there, patience)
 		}
+		wait.For(t.Context(), 20*time.Millisecond)
 	}
 }
 
