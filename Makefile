@@ -11,8 +11,10 @@ FAILOVERS ?= 100
 # How much longer than a fault the servers may pause.
 PAUSE ?= 1s
 TESTTIMEOUT ?= 60m
+# A program with the race detector sleeps for a second before it ends, and the tests run hundreds.
+export GORACE ?= atexit_sleep_ms=10
 # The packages that take longest begin first, lest they end alone.
-PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres ./...
+PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres ./internal/demo ./examples ./...
 # What has tests that FAIRLEAD_TORTURE makes long or strict.
 LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
 	./redisclient/... ./saga/... ./translog/...

@@ -41,6 +41,7 @@ func runScripts(t *testing.T, dir, database string) {
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Values["log"] = new(publicLog)
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			e.Setenv("FAIRLEAD_DATABASE_URL", database)
 			if database != "" {
 				absent, err := url.Parse(database)

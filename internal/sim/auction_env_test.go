@@ -396,6 +396,9 @@ func (b *bidding) work(ctx context.Context, c *crowd, id int, accounts []string,
 		case !slices.Contains([]string{"amount_taken", "bid_too_low", "insufficient_funds"}, answer.Code()):
 			return fmt.Errorf("%s: %v", op, answer)
 		}
+		if !testwait.Torture() {
+			sim.Rest(ctx, rng, bidderRest)
+		}
 	}
 	return nil
 }

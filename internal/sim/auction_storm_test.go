@@ -26,6 +26,7 @@ func calm(winners int) replay.Rules {
 // TestAuctionStorms lets the requirement's storms loose on one server. No answer is a 5xx, nothing is done twice, and no
 // acknowledged bid is lost: the auditor plays every auction after its storm.
 func TestAuctionStorms(t *testing.T) {
+	beside(t)
 	const most = 300
 	accounts := names("bidder", most)
 	h := openHouse(t, 1, append(accounts, "gallery"), 1_000_000)

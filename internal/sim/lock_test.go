@@ -21,6 +21,7 @@ import (
 // TestLocksOfAllKinds lets callers of three kinds want the same keys: over HTTP by either of two servers, and in Go on the
 // servers' database. To each other they are but owners and waiters.
 func TestLocksOfAllKinds(t *testing.T) {
+	beside(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}

@@ -56,6 +56,7 @@ func awaitEnd(t *testing.T, client *sim.Client, id string) (o drawn) {
 // TestMultidrawSurvivesKills kills the server that draws, at its crash points and at random checkpoints, and resumes the
 // operation each time: in the end it has the draws of an unbroken run with its seed.
 func TestMultidrawSurvivesKills(t *testing.T) {
+	beside(t)
 	rng, _ := testwait.Rand(t)
 	database := newDatabase(t)
 	server := newServer(t, database)
@@ -78,7 +79,7 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 		}
 		o.ID = found
 	}
-	kills := testwait.Count(4, 50)
+	kills := testwait.Count(3, 50)
 	var slowest time.Duration
 	for i := 1; ; i++ {
 		dies(t, server, "a checkpoint")
@@ -150,6 +151,7 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 // TestMultidrawStopsWithItsServer ends a server cleanly while it draws: the operation is interrupted at once, and not after
 // the lease.
 func TestMultidrawStopsWithItsServer(t *testing.T) {
+	beside(t)
 	database := newDatabase(t)
 	server, other := newServer(t, database), newServer(t, database)
 	client, _ := newClient(t, server)
