@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
@@ -26,18 +25,11 @@ func BenchmarkLog(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(db.Close)
-	id := uuid.Must(uuid.NewV7())
-	for _, sql := range []string{
-		`INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window, snipe_extension, snipe_max, cooldown,
-			unique_amounts, total_bids, seq, version, revision, created_at, started_at)
-			VALUES ($1, 'lot', 'active', 'EUR', 'seller', 1, 1, 1, 0, 0, 0, 0, true, $2, $2, 1, gen_random_uuid(), now(), now())`,
-		`INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, outbid, floor)
-			SELECT $1, i, 'bidder-' || i % 1000, i, 0, 1, 1, now(), gen_random_uuid(), 0, 0 FROM generate_series(1, $2::bigint) AS i`,
-		`INSERT INTO auction_rounds (auction, round, winners, duration, status, extensions) SELECT $1, 1, 10, 1000000, 'active', 0 WHERE $2::bigint > 0`,
-	} {
-		if _, err := db.pool.Exec(b.Context(), sql, id, int64(b.N)); err != nil {
-			b.Fatal(err)
-		}
+	if err := pgx.BeginFunc(b.Context(), db.pool, func(tx pgx.Tx) error {
+		insertLot(b, tx, time.Now(), b.N, 0, 0)
+		return nil
+	}); err != nil {
+		b.Fatal(err)
 	}
 	key, err := translog.GenerateKey("bench.test/log")
 	if err != nil {
