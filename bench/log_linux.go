@@ -81,8 +81,8 @@ func (s *side) backlogTurn(ctx context.Context, o *options) (_ *LogTurn, err err
 	if err != nil {
 		return nil, err
 	}
-	// Whoever appends or publishes waits for this row.
-	if _, err := conn.Exec(ctx, "BEGIN; SELECT FROM log_state FOR UPDATE"); err != nil {
+	// Whoever appends or publishes waits for this row, however long the bids take.
+	if _, err := conn.Exec(ctx, "SET idle_in_transaction_session_timeout = 0; BEGIN; SELECT FROM log_state FOR UPDATE"); err != nil {
 		return nil, err
 	}
 	if err := s.bidInBatches(o.logEvents); err != nil {
