@@ -39,8 +39,8 @@ func TestLogKeeperDiesAtEveryCrashPoint(t *testing.T) {
 		}
 	}
 	l.finish(t)
+	heads := collected() // Before the log is read: the books go on to be closed.
 	whole, count := s.whole(t)
-	heads := collected()
 	whole.oneHistory(t, heads)
 	bids := l.isIn(t, whole)
 	t.Logf("seed %d: %d deaths; %d facts, %d bids of them acknowledged; %d different checkpoints", seed, deaths, count, bids, len(heads))

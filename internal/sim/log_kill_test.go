@@ -347,8 +347,8 @@ func TestLogOutlastsKills(t *testing.T) {
 		}
 		f.load.finish(t)
 		f.keeper(t)
+		heads := collected() // Before the log is read: the books go on to be closed.
 		whole, count := f.whole(t)
-		heads := collected()
 		whole.oneHistory(t, heads)
 		bids := f.load.isIn(t, whole)
 		for _, server := range f.servers {
