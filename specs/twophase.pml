@@ -14,7 +14,7 @@
 //
 // MISTAKE COMMIT_FIRST breaks T1: branches are committed before the decision is in the log
 // MISTAKE OLD_LOG_TRUSTED breaks T1: a log that was restored rolls back what it knows no decision of, and asks no siblings
-// MISTAKE FENCE_OFF breaks T1: branches are ended without a look at the fence
+// MISTAKE FENCE_OFF breaks A2: branches are ended without a look at the fence
 // MISTAKE FENCE_UNLOCKED breaks T1: the fence is read, and the branch is ended a moment later
 // MISTAKE COPY_OWNS breaks A2: a token that the log never had does not disown it
 // MISTAKE OLD_TERM_WRITES breaks A2: a run writes the log although a newer term has begun
@@ -25,6 +25,7 @@
 #include "common.h"
 
 #define TERMS 2     // grants of the saga's lease in each home
+#define CLAIMS 3    // of them in all
 #define TOKENS 3    // tokens that are left at the other ledger
 #define RUNS 2      // that may be under way at once, stalled ones included
 #ifndef RESTARTS
@@ -61,7 +62,7 @@ byte oPrepared, oCommitted, oHolder, oOlder, oToken; // the other ledger
 byte oFor = NOBODY; // for which home its branch was committed: only to check T1
 bit otherFirst;     // the order in which branches are prepared and committed
 
-byte tokens, lives, restarts, adoptions;
+byte tokens, lives, claims, restarts, adoptions;
 
 typedef Run {
 	byte at; // its next step; 0: there is no run
@@ -356,8 +357,8 @@ inline check() {
 }
 
 #define claim(r, where) \
-	:: atomic { runs[r].at == 0 && (r == 0 || runs[0].at != 0) && home[where].up && home[where].status == PENDING && home[where].term < TERMS -> \
-		home[where].term++; home[where].parked = 0; \
+	:: atomic { runs[r].at == 0 && (r == 0 || runs[0].at != 0) && home[where].up && home[where].status == PENDING && home[where].term < TERMS && claims < CLAIMS -> \
+		claims++; home[where].term++; home[where].parked = 0; \
 		runs[r].at = STAND; runs[r].log = where; runs[r].term = home[where].term; runs[r].life = home[where].life }
 
 active proctype world() {
@@ -382,7 +383,7 @@ active proctype world() {
 	:: atomic { resolver.at != 0 -> resolve(); check() }
 	:: atomic { resolver.at != 0 -> forget() }
 	// Fences follow the log's life.
-	:: atomic { home[0].up && !disowned(0) && tokens < TOKENS -> leaveToken(0); check() }
+	:: atomic { home[0].up && !disowned(0) && tokens < TOKENS && (copied || oHolder != home[0].life) -> leaveToken(0); check() }
 	:: atomic { home[1].up && !disowned(1) && tokens < TOKENS -> leaveToken(1); check() }
 	:: atomic { home[0].up && home[0].holder != home[0].life -> home[0].holder = home[0].life; home[0].older = home[0].prepared }
 	:: atomic { home[1].up && home[1].holder != home[1].life -> home[1].holder = home[1].life; home[1].older = home[1].prepared }
