@@ -15,7 +15,7 @@
 // MISTAKE COMMIT_FIRST breaks T1: branches are committed before the decision is in the log
 // MISTAKE OLD_LOG_TRUSTED breaks T1: a log that was restored rolls back what it knows no decision of, and asks no siblings
 // MISTAKE FENCE_OFF breaks A2: branches are ended without a look at the fence
-// MISTAKE FENCE_UNLOCKED breaks T1: the fence is read, and the branch is ended a moment later
+// MISTAKE FENCE_UNLOCKED breaks A2: the fence is read, and the branch is ended a moment later
 // MISTAKE COPY_OWNS breaks A2: a token that the log never had does not disown it
 // MISTAKE OLD_TERM_WRITES breaks A2: a run writes the log although a newer term has begun
 // MISTAKE EARLIER_TERMS_ONLY breaks A2: a run heeds marks of earlier terms alone; those of a lost history may have its own term
