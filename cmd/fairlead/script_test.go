@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"fairlead": main}) }
@@ -49,6 +50,12 @@ func runScripts(t *testing.T, dir, database string) {
 				}
 				absent.Path = "/absent"
 				e.Setenv("ABSENT", absent.String())
+				e.Setenv("FRESH", pgtest.NewDatabase(t, nil))
+				other := pgtest.NewDatabase(t, nil)
+				if _, err := postgres.Migrate(t.Context(), other); err != nil {
+					return err
+				}
+				e.Setenv("OTHER", other)
 			}
 			return nil
 		},

@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
@@ -62,6 +63,7 @@ func newServer(t *testing.T, database string, args ...string) *sim.Server {
 
 func newServerOf(t *testing.T, binary, database string, args ...string) *sim.Server {
 	t.Helper()
+	testwait.Recorder(t) // So that it also counts what is found when the server ends.
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
 	_, err := server.Start(testwait.Context(t, patience))
@@ -111,6 +113,7 @@ func dies(t *testing.T, server *sim.Server, at string) {
 	if by := server.KilledBy(); by != syscall.SIGKILL {
 		t.Fatalf("%s: ended by %v, code %d", at, by, server.ExitCode())
 	}
+	testwait.Recorder(t).Fault(tally.Crash(at), time.Now())
 }
 
 func stopServer(t *testing.T, server *sim.Server, private bool) {
@@ -174,11 +177,12 @@ func connect(t *testing.T, database string) *pgx.Conn {
 func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History) {
 	t.Helper()
 	history := sim.NewHistory()
+	history.Recorder = testwait.Recorder(t)
 	targets := make([]sim.Target, len(servers))
 	for i, server := range servers {
 		targets[i] = server
 	}
-	client := sim.NewClient(history, targets...)
+	client := sim.NewClient(history, sim.AdminKey, targets...)
 	t.Cleanup(client.Close)
 	return client, history
 }
