@@ -52,7 +52,7 @@ func EndSessions(ctx context.Context, conn *pgx.Conn) (ended int, err error) {
 // TakeConnections takes all connections that there can be, those of the database's other sessions first, until release is called.
 func TakeConnections(ctx context.Context, url string) (release func(), err error) {
 	var taken []*pgx.Conn
-	release = func() {
+	release = func() { //nolint:contextcheck // It is called when ctx may have ended.
 		for _, conn := range taken {
 			closing(conn)
 		}
@@ -88,7 +88,7 @@ func Hold(ctx context.Context, url string, statements ...string) (release func()
 	if err != nil {
 		return func() {}, err
 	}
-	release = func() { closing(conn) }
+	release = func() { closing(conn) } //nolint:contextcheck // As above.
 	for _, sql := range append([]string{"BEGIN"}, statements...) {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			release()

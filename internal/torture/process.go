@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/fairlead-dev/fairlead/internal/tally"
 )
 
 var (
@@ -18,13 +20,34 @@ var (
 
 // process finds one of the servers' processes, at random.
 func (s *site) process() (*os.Process, error) {
-	if len(s.o.Processes) == 0 {
-		return nil, fmt.Errorf("%w: name one with --pid", ErrNoProcess)
+	return processOf(s.o.Processes[s.rng.IntN(len(s.o.Processes))])
+}
+
+// checkProcesses wants every process that is named to be a server's, and one at least if the row needs them. Where a process is to be
+// killed, the number of its successor must be found.
+func checkProcesses(row Row, named []string) error {
+	if !row.processes {
+		return nil
 	}
-	named := s.o.Processes[s.rng.IntN(len(s.o.Processes))]
+	if len(named) == 0 {
+		return fmt.Errorf("%w: name one with --pid", ErrNoProcess)
+	}
+	for _, name := range named {
+		if _, err := strconv.Atoi(name); err == nil && row.Name == tally.ServerKilled {
+			return fmt.Errorf("%w: --pid %s: a server that was started again has another number: give a file that has it", ErrNoProcess, name)
+		}
+		if _, err := processOf(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// processOf finds the process that is named by its number, or by a file that has it.
+func processOf(named string) (*os.Process, error) {
 	text := named
 	if _, err := strconv.Atoi(named); err != nil {
-		content, err := os.ReadFile(named) //nolint:gosec // The user named it.
+		content, err := os.ReadFile(named)
 		if err != nil {
 			return nil, fmt.Errorf("%w: --pid: %w", ErrNoProcess, err)
 		}

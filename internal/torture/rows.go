@@ -22,6 +22,8 @@ type Row struct {
 	// Cannot says why it can't be done from outside; empty if it can.
 	Cannot string `json:"cannot,omitempty"`
 
+	// processes says that it is one of the servers' processes to which it is done.
+	processes bool
 	// begin starts the fault, and returns what ends it; both may fail because the fault hit them, too.
 	begin func(ctx context.Context, s *site) (end func() error, err error)
 	// most is how long it lasts, and pause what comes before the next one, at most.
@@ -73,11 +75,11 @@ func outside() []Row {
 	return []Row{
 		{
 			Name: tally.ServerKilled, Does: "kills a server, with SIGKILL", Needs: "--pid FILE, which has the process's number anew when something has started it again",
-			pause: long, begin: killServer,
+			pause: long, processes: true, begin: killServer,
 		},
 		{
 			Name: tally.ServerPaused, Does: "stops a server for up to 10 s, with SIGSTOP", Needs: "--pid NUMBER or FILE",
-			most: 2 * long, pause: short, begin: pauseServer,
+			most: 2 * long, pause: short, processes: true, begin: pauseServer,
 		},
 		{Name: tally.AnswerLost, Does: "loses the answer to a command that was carried out", pause: moment, begin: func(_ context.Context, s *site) (func() error, error) {
 			s.proxy().Lose(1)
@@ -149,12 +151,13 @@ func orphan(ctx context.Context, s *site) (func() error, error) {
 	}
 	for _, sql := range []string{"BEGIN", "SELECT FROM accounts WHERE id = '" + s.account() + "' FOR UPDATE", "PREPARE TRANSACTION '" + gid + "'"} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
-			closing(conn)
+			closing(conn) //nolint:contextcheck // It ends also after ctx has.
 			return nil, err
 		}
 	}
 	return func() error {
-		defer closing(conn)
+		defer closing(conn) //nolint:contextcheck // As above.
+
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectLimit) // Not left behind, even if the run was ended.
 		defer cancel()
 		_, err := conn.Exec(within, "ROLLBACK PREPARED '"+gid+"'")
@@ -177,11 +180,12 @@ func (r Row) cause(ctx context.Context, s *site) error {
 		return nil
 	}
 	s.faults++
-	s.history.Recorder.Fault(r.Name, time.Now())
+	began := time.Now()
 	end, err := r.begin(ctx, s)
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.Name, err)
 	}
+	s.history.Recorder.Fault(r.Name, began)
 	if end == nil {
 		return nil
 	}

@@ -4,8 +4,6 @@ package torture
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -16,11 +14,6 @@ const processPoll = 50 * time.Millisecond
 
 // killServer kills a server, which something else starts again.
 func killServer(ctx context.Context, s *site) (func() error, error) {
-	for _, named := range s.o.Processes {
-		if _, err := strconv.Atoi(named); err == nil {
-			return nil, fmt.Errorf("%w: --pid %s: a server that was started again has another number: give a file that has it", ErrNoProcess, named)
-		}
-	}
 	// The last one may not have been started again yet.
 	p, err := s.process()
 	within, cancel := context.WithTimeout(ctx, answerLimit)

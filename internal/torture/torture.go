@@ -37,8 +37,9 @@ const (
 )
 
 var (
-	// ErrRow is returned for a row that there is not, and ErrInside for one that can't be caused from outside.
-	ErrRow    = errors.New("no such row")
+	// ErrRow is returned for a row that there is not.
+	ErrRow = errors.New("no such row")
+	// ErrInside is returned for a row that can't be caused from outside.
 	ErrInside = errors.New("can't be caused from outside")
 	// ErrProduction is returned where somebody may need what the installation has.
 	ErrProduction = errors.New("this looks like production")
@@ -128,6 +129,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkProcesses(row, o.Processes); err != nil {
+		return nil, err
+	}
 	conn, err := Connect(ctx, o.DatabaseURL)
 	if err != nil {
 		return nil, err
@@ -171,7 +175,7 @@ func (s *site) run(ctx context.Context, row Row, lasts time.Duration, result *Re
 	s.history.Scope.Prefix = s.prefix
 	var targets []sim.Target
 	for i, url := range s.o.URLs {
-		p, err := Listen(through, server(strings.TrimRight(url, "/")), s.o.Seed+uint64(i)) //nolint:gosec // It is not negative.
+		p, err := Listen(through, server(strings.TrimRight(url, "/")), s.o.Seed+uint64(i))
 		if err != nil {
 			return err
 		}

@@ -141,7 +141,7 @@ func request(ttl, wait time.Duration, keys ...string) lock.Request {
 }
 
 // A restart forgets nothing: what is held is held, who waits waits, and tokens go on growing.
-func TestRestart(t *testing.T) {
+func TestRestart(t *testing.T) { //nolint:tparallel // One after the other: they are many.
 	t.Parallel()
 	for i := range testwait.Count(1, 50) {
 		t.Run(fmt.Sprint(i), restart)

@@ -45,7 +45,7 @@ func conformanceOnACluster(t *testing.T, l testredis.Library) { //nolint:thelper
 
 // A server that comes back without its memory knows no lock, no line and no counter. Holders learn that their locks are
 // lost, waiters ask again, and tokens go on growing.
-func TestRestartWithoutPersistence(t *testing.T) {
+func TestRestartWithoutPersistence(t *testing.T) { //nolint:tparallel // One after the other: they are many.
 	t.Parallel()
 	often(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 		forgets(t, l, tally.RedisKilled, func(server *testredis.Server) {
@@ -56,7 +56,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 }
 
 // A server that loses its data while it goes on is as forgetful, and breaks no connection.
-func TestFlush(t *testing.T) {
+func TestFlush(t *testing.T) { //nolint:tparallel // As above.
 	t.Parallel()
 	often(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 		forgets(t, l, tally.RedisFlushed, func(server *testredis.Server) {

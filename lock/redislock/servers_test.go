@@ -203,7 +203,7 @@ func subscriptionRefused(t *testing.T, l testredis.Library) { //nolint:thelper /
 
 // A replica takes over that has not heard of the newest grants. What it knows of goes on, tokens go on growing, and who
 // holds what it does not know of is told, and refused by a fence.
-func TestReplicaTakesOver(t *testing.T) {
+func TestReplicaTakesOver(t *testing.T) { //nolint:tparallel // One after the other: they are many.
 	t.Parallel()
 	for i := range testwait.Count(1, 50) {
 		t.Run(fmt.Sprint(i), replicaTakesOver)
