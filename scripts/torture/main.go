@@ -132,7 +132,7 @@ func reach(ctx context.Context, rows []tally.Row, counts string, tries int) erro
 				return err
 			}
 			c := all[r.Name]
-			fmt.Printf("torture: %s: %d of %d tries, %d of %d acknowledged\n", r.Name, c.Tries, r.Tries, c.Acknowledged, r.Acknowledged)
+			fmt.Printf("torture: %s: %d of %d tries, %d acknowledged\n", r.Name, c.Tries, r.Tries, c.Acknowledged)
 			if r.Reached(c) || ctx.Err() != nil {
 				break
 			}
@@ -142,7 +142,10 @@ func reach(ctx context.Context, rows []tally.Row, counts string, tries int) erro
 			}
 			before = c.Tries
 			if err := test(ctx, counts, !short, "-run", r.Tests, r.Package); err != nil {
-				failures = append(failures, fmt.Errorf("%s: %w", r.Name, err), lose(counts, r, c))
+				failures = append(failures, fmt.Errorf("%s: %w", r.Name, err))
+				if ctx.Err() == nil { // Not because the user has ended it.
+					failures = append(failures, lose(counts, r, c))
+				}
 				break
 			}
 		}
