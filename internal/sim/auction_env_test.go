@@ -299,8 +299,8 @@ func storm(ctx context.Context, client *sim.Client, ops []*sim.Op) []sim.Answer 
 	return answers
 }
 
-// tally counts answers by status and code. An answer of 5xx, or none, is a failure.
-func tally(t *testing.T, answers []sim.Answer) map[string]int {
+// statuses counts answers by status and code. An answer of 5xx, or none, is a failure.
+func statuses(t *testing.T, answers []sim.Answer) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
 	for i, a := range answers {

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -317,6 +318,7 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 		left := h.doubts(t)
 		start(t, server)
 		took := h.outOfDoubt(t, left)
+		h.history.Recorder.Also(tally.BranchOrphaned, len(left), took)
 		t.Logf("%s, and %s database: %d left in doubt, settled after %v", at, database, len(left), took)
 		return took
 	}

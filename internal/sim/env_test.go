@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
@@ -88,6 +89,7 @@ func newServerOf(t *testing.T, binary, database string, args ...string) *sim.Ser
 	if database != "" { // Servers of several tests share what connections PostgreSQL has.
 		args = append([]string{"--database-connections", "6"}, args...)
 	}
+	testwait.Recorder(t) // So that it also counts what is found when the server ends.
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
 	_, err := server.Start(testwait.Context(t, patience))
@@ -137,6 +139,7 @@ func dies(t *testing.T, server *sim.Server, at string) {
 	if by := server.KilledBy(); by != syscall.SIGKILL {
 		t.Fatalf("%s: ended by %v, code %d", at, by, server.ExitCode())
 	}
+	testwait.Recorder(t).Fault(tally.Crash(at), time.Now())
 }
 
 func stopServer(t *testing.T, server *sim.Server, private bool) {
@@ -206,11 +209,12 @@ func connect(t *testing.T, database string) *pgx.Conn {
 func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History) {
 	t.Helper()
 	history := sim.NewHistory()
+	history.Recorder = testwait.Recorder(t)
 	targets := make([]sim.Target, len(servers))
 	for i, server := range servers {
 		targets[i] = server
 	}
-	client := sim.NewClient(history, targets...)
+	client := sim.NewClient(history, sim.AdminKey, targets...)
 	t.Cleanup(client.Close)
 	return client, history
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -104,6 +105,7 @@ func TestPostgresIsKilled(t *testing.T) {
 			pause(t, rng, 5*time.Millisecond)
 			testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
 			began := time.Now()
+			history.Recorder.Fault(tally.DatabaseKilled, began)
 			await(t, "answers after the death of PostgreSQL", history.After(20))
 			slowest = max(slowest, time.Since(began))
 			if !server.Running() {

@@ -200,7 +200,7 @@ func playCampaign(t *testing.T, c *sim.Client, rng *rand.Rand, n int) (open int)
 		if fate == 2 {
 			all /= 2
 		}
-		counts := tally(t, race(testwait.Context(t, patience), c, made.ID, name, slices.Repeat([]string{"buyer"}, int(all))))
+		counts := statuses(t, race(testwait.Context(t, patience), c, made.ID, name, slices.Repeat([]string{"buyer"}, int(all))))
 		if counts["201"] != int(all) {
 			t.Errorf("%s: %v", name, counts)
 		}

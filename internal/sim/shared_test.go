@@ -14,25 +14,27 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// TestOneOfTwoServersIsKilled spreads load over two servers on one database and kills one of them, again and again.
-func TestOneOfTwoServersIsKilled(t *testing.T) {
+// TestOneOfThreeServersIsKilled spreads load over three servers on one database and kills one of them, again and again.
+func TestOneOfThreeServersIsKilled(t *testing.T) {
 	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
 		database := newDatabase(t)
-		servers := []*sim.Server{newServer(t, database), newServer(t, database)}
+		servers := []*sim.Server{newServer(t, database), newServer(t, database), newServer(t, database)}
 		client, history := newClient(t, servers...)
-		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "two", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "three", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 		for kill := range testwait.Count(2, 10) {
-			await(t, "answers", history.After(50+rng.IntN(150)))
-			victim := servers[rng.IntN(2)]
+			await(t, "answers", history.After(testwait.Count(50, 1500)+rng.IntN(150)))
+			victim := servers[rng.IntN(len(servers))]
 			testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
-			await(t, "answers of the other server", history.After(30))
+			history.Recorder.Fault(tally.ServerKilled, time.Now())
+			await(t, "answers of the other servers", history.After(30))
 			start(t, victim)
 			auditNow(t, database)
 			if t.Failed() {
@@ -61,6 +63,7 @@ func TestStoppedServerWakes(t *testing.T) {
 		for stop := range testwait.Count(2, 3) {
 			await(t, "answers", history.After(50+rng.IntN(150)))
 			testwait.Must(t, sleeper.Signal(syscall.SIGSTOP))
+			history.Recorder.Fault(tally.ServerPaused, time.Now())
 			// It may be stopped with rows locked, which PostgreSQL takes back after a while.
 			asleep := time.Duration(testwait.Count(2, 5+rng.IntN(36))) * time.Second
 			progress := history.After(100)
@@ -96,6 +99,8 @@ func TestLostAnswersToCommit(t *testing.T) {
 		server := newServer(t, through)
 		client, history := newClient(t, server)
 		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		history.Recorder.Also(tally.CommitAnswerLost, 0, 0) // How many is known at the end.
+		history.Recorder.Also(tally.CommitLost, 0, 0)
 		proxy.Arm(true)
 		awaitLost(t, proxy, testwait.Count(15, 60))
 		proxy.Arm(false)
@@ -118,7 +123,9 @@ func TestLostAnswersToCommit(t *testing.T) {
 				break
 			}
 		}
-		lost := proxy.Stats().Lost() - before
+		lost, all := proxy.Stats().Lost()-before, proxy.Stats()
+		history.Recorder.Also(tally.CommitAnswerLost, all.AnswerLost+all.OutcomeOpen, 0)
+		history.Recorder.Also(tally.CommitLost, all.CommitLost, 0)
 		t.Logf("%+v, %d of them while %d campaigns were sold", proxy.Stats(), lost, sales)
 		if lost == 0 {
 			t.Error("no commit was lost while campaigns were sold")

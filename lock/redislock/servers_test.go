@@ -3,12 +3,14 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -206,8 +208,15 @@ func subscriptionRefused(t *testing.T, l testredis.Library) { //nolint:thelper /
 
 // A replica takes over that has not heard of the newest grants. What it knows of goes on, tokens go on growing, and who
 // holds what it does not know of is told, and refused by a fence.
-func TestReplicaTakesOver(t *testing.T) {
+func TestReplicaTakesOver(t *testing.T) { //nolint:tparallel // One after the other: they are many.
 	t.Parallel()
+	for i := range testwait.Count(1, 50) {
+		t.Run(fmt.Sprint(i), replicaTakesOver)
+	}
+}
+
+func replicaTakesOver(t *testing.T) {
+	counted := testwait.Recorder(t)
 	first := testredis.Start(t)
 	second := testredis.Start(t, "--replicaof", strings.ReplaceAll(first.Addr(), ":", " "))
 	replica := connect(t, second.Addr())
@@ -225,6 +234,8 @@ func TestReplicaTakesOver(t *testing.T) {
 	testwait.Must(t, replica.Do(t.Context(), replica.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error())
 	unknown, err := l.Acquire(t.Context(), []string{"unknown"}, lock.Options{TTL: 3 * time.Second})
 	testwait.Must(t, err)
+	began := time.Now()
+	counted.Fault(tally.RedisFailedOver, began)
 	first.Kill()
 	relay.Turn(second.Addr())
 	// A request that is made for the first time takes another way through the script than one that is repeated.
@@ -233,6 +244,7 @@ func TestReplicaTakesOver(t *testing.T) {
 		return err == nil
 	})
 	g := acquire(t, other, request(10*time.Second, lock.Forever, "unknown"))
+	counted.Answered(began, time.Now(), true)
 	if g.Tokens["unknown"] <= unknown.Token("unknown") {
 		t.Errorf("token %d after %d", g.Tokens["unknown"], unknown.Token("unknown"))
 	}

@@ -1,5 +1,3 @@
-//go:build unix
-
 package sim
 
 import (
@@ -150,7 +148,7 @@ func (w *Workload) offer(ctx context.Context, c *Client, spent string) (offer, e
 
 // campaign draws the n-th campaign: triangles and explicit layers, with and without limits and layered prizes.
 func (w *Workload) campaign(n int) client.CreateCampaignRequest {
-	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n)))
+	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n))) //nolint:gosec // It is not negative.
 	spec := client.CreateCampaignRequest{
 		Name: fmt.Sprintf("campaign %d", n), Price: 1 + rng.Int64N(maxPrice), Currency: "SIM",
 		Beneficiary: w.accounts[len(w.accounts)-1],
