@@ -92,21 +92,19 @@ func harness(t *testing.T, port int) locktest.Harness {
 	o := Options{Prefix: t.Name() + "/"}
 	var opened atomic.Int64
 	return locktest.Harness{
-		Open: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			b, stop := open(tb, connect(tb, port), o)
+		Open: func() (lock.Backend, func()) {
+			b, stop := open(t, connect(t, port), o)
 			b.wall = wrongClock(opened.Add(1))
 			return b, stop
 		},
-		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			c := connect(tb, port)
+		OpenDoomed: func() (lock.Backend, func()) {
+			c := connect(t, port)
 			b := New(c, o)
 			stop := sync.OnceFunc(func() {
 				_ = c.Close() // Nothing that it would still like to say is heard.
 				b.Close()
 			})
-			tb.Cleanup(stop)
+			t.Cleanup(stop)
 			return b, stop
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {

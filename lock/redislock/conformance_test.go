@@ -122,15 +122,13 @@ func harness(t *testing.T, connect func(tb testing.TB) testredis.Conn) locktest.
 	script := rediskit.NewScript(guarded)
 	o := Options{Namespace: t.Name()}
 	return locktest.Harness{
-		Open: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			b := on(tb, connect(tb), o)
+		Open: func() (lock.Backend, func()) {
+			b := on(t, connect(t), o)
 			return b, b.Close
 		},
-		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			c := connect(tb)
-			b := on(tb, c, o)
+		OpenDoomed: func() (lock.Backend, func()) {
+			c := connect(t)
+			b := on(t, c, o)
 			return b, func() {
 				c.Close() // Nothing that it would still like to say is heard.
 				b.Close()
