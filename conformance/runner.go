@@ -33,12 +33,7 @@ type Result struct {
 	Took time.Duration
 	// Times are what the check measured of promises about time, in the order of measuring.
 	Times []Time
-
-	known bool
 }
-
-// Known reports whether the check is one of the runner's [Runner.Checks].
-func (r Result) Known() bool { return r.known }
 
 // Time is one measurement of what a promise bounds.
 type Time struct {
@@ -48,7 +43,7 @@ type Time struct {
 
 // Runner runs suites. Its members are set before the first one.
 type Runner struct {
-	// Checks are those that the suites have. A check that is not among them is reported with its name alone.
+	// Checks are those to run; others of a suite are passed over.
 	Checks []Check
 	// Parallel is how many checks run at a time, among those that allow it; 0 means one.
 	Parallel int
@@ -74,13 +69,16 @@ const (
 	said = 20
 )
 
+// Setup is the name of what a suite does before its checks. There is a result for it if that fails.
+const Setup = "setup"
+
 // Run runs a suite: run calls it with the T. When Run returns, all checks have ended, or were left behind. Once ctx has ended, no further
 // check begins, and one that fails then was not tried.
 func (r *Runner) Run(ctx context.Context, run func(t *T)) []Result {
 	r.mu.Lock()
 	before := len(r.results)
 	r.mu.Unlock()
-	t := r.newT(ctx, "setup", make(chan struct{}, max(r.Parallel, 1)))
+	t := r.newT(ctx, Setup, make(chan struct{}, max(r.Parallel, 1)))
 	t.do(run)
 	if result := t.result(); result.Verdict != Held { // The suite itself did not get as far as its checks.
 		r.end(result)
@@ -96,7 +94,7 @@ func (r *Runner) newT(ctx context.Context, name string, turns chan struct{}) *T 
 	return t
 }
 
-func (r *Runner) check(name string) (c Check, known bool) {
+func (r *Runner) check(name string) (c Check, wanted bool) {
 	if i := slices.IndexFunc(r.Checks, func(c Check) bool { return c.Name == name }); i >= 0 {
 		return r.Checks[i], true
 	}
@@ -144,6 +142,9 @@ var (
 func (t *T) Run(name string, f func(*T)) bool {
 	if t.ctx.Err() != nil {
 		return false
+	}
+	if _, wanted := t.runner.check(name); !wanted {
+		return true
 	}
 	child := t.runner.newT(t.ctx, name, t.turns)
 	ended := make(chan struct{})
@@ -205,7 +206,7 @@ func (t *T) result() Result {
 	defer t.mu.Unlock()
 	t.closed = true
 	r := Result{Verdict: Held, Why: t.why, Log: t.log, Times: t.times}
-	r.Check, r.known = t.runner.check(t.name)
+	r.Check, _ = t.runner.check(t.name)
 	switch {
 	case t.failed && t.outer.Err() != nil:
 		r.Verdict, r.Why = NotTried, []string{"interrupted"}

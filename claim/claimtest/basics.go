@@ -18,7 +18,7 @@ func (s *suite) life() {
 	if err != nil || one.ID != 1 || one.Version != 1 || one.LockID == uuid.Nil || time.Since(one.At) > time.Minute {
 		s.Fatalf("%+v, %v", one, err)
 	}
-	s.want(1, "publishing", 1, true)
+	s.want("publishing", 1, true)
 	if _, err := s.claims.Claim(s.Context(), s.pool, 1); !errors.Is(err, claim.ErrNotClaimable) {
 		s.Errorf("a second claim: %v", err)
 	}
@@ -37,12 +37,12 @@ func (s *suite) life() {
 			s.Errorf("heartbeat under a claim that is not: %v, %v", lost, err)
 		}
 	}
-	s.want(1, "publishing", 1, true)
+	s.want("publishing", 1, true)
 	if err := s.claims.Fail(s.Context(), s.pool, one, claim.Changes{"note": "no luck", "status": "scheduled"}); err == nil {
 		s.Error("two assignments of one column were taken")
 	}
 	testwait.Check(s, s.claims.Fail(s.Context(), s.pool, one, claim.Changes{"note": "no luck"}))
-	s.want(1, "failed", 1, false)
+	s.want("failed", 1, false)
 	if err := s.claims.Finish(s.Context(), s.pool, one, nil); !errors.Is(err, claim.ErrLost) {
 		s.Errorf("a claim that has ended ended again: %v", err)
 	}
@@ -52,7 +52,7 @@ func (s *suite) life() {
 		s.Fatalf("%+v, %v", two, err)
 	}
 	testwait.Check(s, s.claims.Finish(s.Context(), s.pool, two, claim.Changes{"note": "done"}))
-	s.want(1, "published", 2, false)
+	s.want("published", 2, false)
 }
 
 func (s *suite) stale() {
@@ -75,7 +75,7 @@ func (s *suite) stale() {
 	if err != nil || len(released) != 1 || released[0].ID != 1 || released[0].LockID != old.LockID || released[0].Version != 1 {
 		s.Fatalf("%+v, %v", released, err)
 	}
-	s.want(1, "scheduled", 1, false)
+	s.want("scheduled", 1, false)
 	if err := s.claims.Finish(s.Context(), s.pool, old, nil); !errors.Is(err, claim.ErrLost) {
 		s.Errorf("finished after it was released: %v", err)
 	}
@@ -90,7 +90,7 @@ func (s *suite) stale() {
 	if lost, err := s.claims.FinishAll(s.Context(), s.pool, old, again); err != nil || len(lost) != 1 || lost[0] != old {
 		s.Errorf("lost %v, %v", lost, err)
 	}
-	s.want(1, "published", 2, false)
+	s.want("published", 2, false)
 }
 
 // ahead: it goes stale an age after the first sweep that meets it, and not as late as that clock said.
@@ -104,7 +104,7 @@ func (s *suite) ahead() {
 		testwait.Must(s, err)
 		return len(released) == 1 && released[0].LockID == dead.LockID
 	})
-	s.want(1, "scheduled", 1, false)
+	s.want("scheduled", 1, false)
 }
 
 // limit holds ClaimDue to its limit whatever plan the statement gets, as on a table without statistics.
@@ -229,7 +229,7 @@ func (s *suite) inTransaction() {
 	testwait.Must(s, err)
 	testwait.Check(s, s.claims.Finish(s.Context(), tx, c, nil))
 	testwait.Must(s, tx.Rollback(s.Context()))
-	s.want(1, "publishing", 1, true)
+	s.want("publishing", 1, true)
 	// While another transaction holds the row, nobody waits for it.
 	s.exec(s.sql(`UPDATE @ SET status = 'scheduled', "Lock" = NULL`))
 	tx, err = s.pool.Begin(s.Context())

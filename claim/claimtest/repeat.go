@@ -56,7 +56,7 @@ func (s *suite) repeated() {
 	if err := s.pool.QueryRow(s.Context(), s.sql(`SELECT note FROM @ WHERE post = 1`)).Scan(&note); err != nil || note != "first" {
 		s.Errorf("note %q: %v", note, err)
 	}
-	s.want(1, "published", 1, false)
+	s.want("published", 1, false)
 
 	two, three := s.claim(2), s.claim(3)
 	if _, err := s.claims.FinishAll(s.Context(), mute{s.pool}, two, three); !errors.Is(err, errLostAnswer) {

@@ -67,7 +67,7 @@ func newConformance() *cobra.Command {
 	for _, name := range []string{"database-url", "redis-url", "etcd-endpoints"} { // A run on one must not put load on what the environment names.
 		_ = f.SetAnnotation(name, namesTarget, []string{besideOthers})
 	}
-	f.StringSliceVar(&o.Only, "only", nil, "the suites to run: some of "+strings.Join(conform.Suites(), ", ")+" (default all)")
+	f.StringSliceVar(&o.Only, "only", nil, "what to run, of "+strings.Join(conform.Suites(), ", ")+"; or single checks, as locks/TokensGrow (default all)")
 	f.Uint64Var(&o.Seed, "seed", 0, "the seed of random choices, to repeat a run (default a new one, which the report names)")
 	f.BoolVar(&o.Keep, "keep", false, "leave what was made, to look at it")
 	f.BoolVar(&asJSON, "json", false, "print one JSON document")
@@ -137,11 +137,11 @@ func printCheck(s *screen.Screen, f conform.Finding, g conform.Guarantee) {
 	if !shows || f.Target != g.Target {
 		return
 	}
-	line := fmt.Sprintf("    %s  %s: %s", screen.Pad(word(f.Verdict), 9), f.Suite, f.Tried)
+	var times strings.Builder
 	for _, x := range f.Times {
-		line += fmt.Sprintf(" (seen %.3f s of %.0f s)", float64(x.TookMS)/1000, float64(x.LimitMS)/1000)
+		fmt.Fprintf(&times, " (seen %.3f s of %.0f s)", float64(x.TookMS)/1000, float64(x.LimitMS)/1000)
 	}
-	s.Note("%s", line)
+	s.Note("    %s  %s: %s%s", screen.Pad(word(f.Verdict), 9), f.Suite, f.Tried, &times)
 	for _, why := range f.Why {
 		s.Note("               why: %s", why)
 	}

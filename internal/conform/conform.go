@@ -22,7 +22,8 @@ type Options struct {
 	DatabaseURL   string
 	RedisURL      string
 	EtcdEndpoints []string
-	// Only names the suites to run; empty: all that there are for the named servers.
+	// Only names what to run, suites such as "locks" and checks such as "locks/TokensGrow"; empty: all that there is for the
+	// named servers.
 	Only []string
 	Seed uint64 // of the random choices; 0: one is drawn
 	// Keep leaves what was made.
@@ -167,7 +168,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	}
 	work, all := o.plan(servers)
 	if all == 0 {
-		return report, fmt.Errorf("there is nothing to run: none of the suites %s is for the servers that are named", strings.Join(o.Only, ", "))
+		return report, fmt.Errorf("there is nothing to run: the servers that are named have no such checks as %s", strings.Join(o.Only, ", "))
 	}
 	for _, w := range work {
 		if o.Began != nil {
@@ -190,6 +191,7 @@ func (o *Options) check() error {
 		return ErrNoServer
 	}
 	for _, name := range o.Only {
+		name, _, _ = strings.Cut(name, "/")
 		if !slices.Contains(Suites(), name) {
 			return fmt.Errorf("there is no suite %q: there are %s", name, strings.Join(Suites(), ", "))
 		}
@@ -217,7 +219,10 @@ func (o *Options) plan(servers []server) (all []work, checks int) {
 	for _, s := range servers {
 		w := work{server: s}
 		for _, x := range s.suites() {
-			if len(o.Only) == 0 || slices.Contains(o.Only, x.name) {
+			x.checks = slices.DeleteFunc(x.checks, func(c conformance.Check) bool {
+				return len(o.Only) > 0 && !slices.Contains(o.Only, x.name) && !slices.Contains(o.Only, x.name+"/"+c.Name)
+			})
+			if len(x.checks) > 0 {
 				w.suites = append(w.suites, x)
 				checks += len(x.checks)
 			}
@@ -233,6 +238,9 @@ func (o *Options) plan(servers []server) (all []work, checks int) {
 func (o *Options) runSuite(ctx context.Context, on server, s suite, report *Report, all int) {
 	seen := map[string]bool{}
 	add := func(r conformance.Result) {
+		if r.Name == conformance.Setup {
+			return // It is why there is none of the checks.
+		}
 		seen[r.Name] = true
 		f := Finding{
 			Target: on.target().Kind, Suite: s.name, Check: r.Name, Guarantees: r.Guarantees, Tried: r.Tries, Verdict: r.Verdict,
@@ -248,7 +256,7 @@ func (o *Options) runSuite(ctx context.Context, on server, s suite, report *Repo
 	why := []string{"interrupted"}
 	if ctx.Err() == nil {
 		why = []string{"the suite did not come to it"}
-		if i := slices.IndexFunc(results, func(r conformance.Result) bool { return !r.Known() }); i >= 0 {
+		if i := slices.IndexFunc(results, func(r conformance.Result) bool { return r.Name == conformance.Setup }); i >= 0 {
 			why = results[i].Why
 		}
 	}
