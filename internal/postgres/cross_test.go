@@ -245,8 +245,6 @@ func TestPreparedIsInTheWay(t *testing.T) {
 	}
 }
 
-const lockWait = 3 * time.Second
-
 // TestClaimsOfSagas lets processes race for sagas: each goes to one, in a new term.
 func TestClaimsOfSagas(t *testing.T) {
 	t.Parallel()

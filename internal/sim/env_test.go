@@ -24,8 +24,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/tally"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )

@@ -152,7 +152,7 @@ func addRareThings(t *testing.T, c *sim.Client, beneficiary string) {
 
 // TestModelNoticesEveryDifference runs a sound load on a real server, and then damages the database in one way at a
 // time, undoing each.
-func TestModelNoticesEveryDifference(t *testing.T) {
+func TestModelNoticesEveryDifference(t *testing.T) { //nolint:tparallel // Its parts take turns, beside other tests.
 	beside(t)
 	_, seed := testwait.Rand(t)
 	database := newDatabase(t)

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/fairlead-dev/fairlead/internal/guarded"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -72,22 +73,6 @@ func open(tb testing.TB, c *clientv3.Client, o Options) (*Backend, func()) {
 	return b, stop
 }
 
-// guarded writes to a resource unless it has seen a newer token, in one transaction.
-func guarded(ctx context.Context, c *clientv3.Client, resource string, token int64) error {
-	value := fmt.Sprintf("%020d", token)
-	key := "resource/" + resource
-	made, err := c.Txn(ctx).If(absent(key)).Then(clientv3.OpPut(key, value)).Commit()
-	if err != nil || made.Succeeded {
-		return err
-	}
-	older := clientv3.Compare(clientv3.Value(key), "<", fmt.Sprintf("%020d", token+1))
-	done, err := c.Txn(ctx).If(older).Then(clientv3.OpPut(key, value)).Commit()
-	if err == nil && !done.Succeeded {
-		err = lock.ErrStaleToken
-	}
-	return err
-}
-
 // wrongClock is a day ahead or behind, so that the clocks of two processes differ by two days.
 func wrongClock(process int64) func() time.Time {
 	by := 24 * time.Hour
@@ -103,25 +88,23 @@ func harness(t *testing.T, port int) locktest.Harness {
 	o := Options{Prefix: t.Name() + "/"}
 	var opened atomic.Int64
 	return locktest.Harness{
-		Open: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			b, stop := open(tb, connect(tb, port), o)
+		Open: func() (lock.Backend, func()) {
+			b, stop := open(t, connect(t, port), o)
 			b.wall = wrongClock(opened.Add(1))
 			return b, stop
 		},
-		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			c := connect(tb, port)
+		OpenDoomed: func() (lock.Backend, func()) {
+			c := connect(t, port)
 			b := New(c, o)
 			stop := sync.OnceFunc(func() {
 				_ = c.Close() // Nothing that it would still like to say is heard.
 				b.Close()
 			})
-			tb.Cleanup(stop)
+			t.Cleanup(stop)
 			return b, stop
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
-			return guarded(ctx, writes, resource, token)
+			return guarded.Etcd(ctx, writes, "resource/"+resource, token)
 		},
 	}
 }

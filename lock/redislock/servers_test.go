@@ -21,8 +21,7 @@ import (
 const contendAt = "FAIRLEAD_TEST_CONTEND_AT"
 
 func TestContender(t *testing.T) {
-	locktest.Contend(t, func(t *testing.T) lock.Backend {
-		t.Helper()
+	locktest.Contend(t, func() lock.Backend {
 		return open(t, os.Getenv(contendAt), Options{})
 	})
 }
@@ -48,8 +47,8 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 			locktest.Run(t, func(t *testing.T) locktest.Harness {
 				t.Helper()
 				h := harness(t, func(tb testing.TB) testredis.Conn { tb.Helper(); return testredis.Rueidis.Open(tb, server.Addr()) })
-				for _, open := range []*func(testing.TB) (lock.Backend, func()){&h.Open, &h.OpenDoomed} {
-					*open = skewed(*open, by)
+				for _, open := range []*func() (lock.Backend, func()){&h.Open, &h.OpenDoomed} {
+					*open = skewed(t, *open, by)
 				}
 				return h
 			}, only...)
@@ -58,7 +57,8 @@ func TestConformanceWithAWrongClock(t *testing.T) {
 }
 
 // skewed opens backends whose scripts take the server's clock for one that is wrong by some milliseconds.
-func skewed(open func(testing.TB) (lock.Backend, func()), by string) func(testing.TB) (lock.Backend, func()) {
+func skewed(t *testing.T, open func() (lock.Backend, func()), by string) func() (lock.Backend, func()) {
+	t.Helper()
 	const (
 		clock = "clock[1] * 1000000 + clock[2]"
 		id    = "'*'"
@@ -66,9 +66,8 @@ func skewed(open func(testing.TB) (lock.Backend, func()), by string) func(testin
 	clocks := strings.NewReplacer(
 		clock, clock+by+" * 1000", id, "string.format('%.0f-*', (function(t) return t[1] * 1000 + math.floor(t[2] / 1000)"+by+" end)(redis.call('TIME')))",
 	)
-	return func(tb testing.TB) (lock.Backend, func()) {
-		tb.Helper()
-		b, stop := open(tb)
+	return func() (lock.Backend, func()) {
+		b, stop := open()
 		found := 0
 		mine := b.(*Backend) //nolint:errcheck,forcetypeassert // The harness makes no others.
 		mine.scripts = newScripts(func(name string) string {
@@ -77,7 +76,7 @@ func skewed(open func(testing.TB) (lock.Backend, func()), by string) func(testin
 			return clocks.Replace(text)
 		})
 		if found < 2 {
-			tb.Fatalf("the scripts ask for the time in %d places", found)
+			t.Fatalf("the scripts ask for the time in %d places", found)
 		}
 		return b, stop
 	}
