@@ -377,7 +377,7 @@ func (r reads) snapshot(ctx context.Context, timeout time.Duration, read func(co
 func reading(ctx context.Context, presence *pgkit.Presence, timeout time.Duration, read func(context.Context) error) error {
 	outcome, err := pgkit.Read(ctx, presence, timeout, read)
 	if outcome == pgkit.Unavailable {
-		return command.Unavailable(lockedOut(err))
+		return command.Unavailable(lockedOut(err, nil))
 	}
 	return err
 }
