@@ -37,7 +37,15 @@ const clocks = `CREATE SEQUENCE skew.clock;
 			END IF;
 			RAISE NOTICE '` + lockTimeoutNotice + `%', value;
 			RETURN value;
-		END $$`
+		END $$;
+	DO $do$
+	DECLARE d record;
+	BEGIN -- Defaults mean the function that was there when they were made.
+		FOR d IN SELECT adrelid::regclass AS "table", attname FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+			WHERE pg_get_expr(adbin, adrelid) IN ('now()', 'transaction_timestamp()') LOOP
+			EXECUTE format('ALTER TABLE %s ALTER %I SET DEFAULT skew.now()', d."table", d.attname);
+		END LOOP;
+	END $do$`
 
 const lockTimeoutNotice = "explore lock_timeout "
 

@@ -30,6 +30,7 @@ func scenarios() map[string]func() Scenario {
 		"last position": lastPosition,
 		"accounts":      accounts,
 		"one key":       oneKey,
+		"late bids":     lateBids,
 	}
 }
 
@@ -53,7 +54,7 @@ func TestExplored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := NewExplorer(t, scenario())
 			first, one := number(t, seedVariable)
-			count := uint64(testwait.Count(12, 10_000)) //nolint:gosec // They are positive.
+			count := uint64(testwait.Count(6, 10_000)) //nolint:gosec // They are positive.
 			if n, set := number(t, countVariable); set {
 				count = n
 			}
@@ -80,7 +81,7 @@ func TestExplored(t *testing.T) {
 // TestASeedIsOneHistory runs seeds again.
 func TestASeedIsOneHistory(t *testing.T) {
 	x := NewExplorer(t, lastPosition())
-	for seed := range uint64(testwait.Count(3, 100)) { //nolint:gosec // It is positive.
+	for seed := range uint64(testwait.Count(2, 100)) { //nolint:gosec // It is positive.
 		first := x.Seed(seed)
 		for range testwait.Count(1, 10) {
 			if again := x.Seed(seed); !again.Same(first) {
@@ -116,12 +117,12 @@ func TestAnOrderIsFound(t *testing.T) {
 		if !errors.Is(r.Err, errUnlucky) {
 			t.Fatal(r.Err)
 		}
-		for again := range testwait.Count(3, 100) {
+		for again := range testwait.Count(2, 100) {
 			if !x.Seed(seed).Same(r) {
 				t.Fatalf("seed %d, run %d, is another history", seed, again)
 			}
 		}
-		short := x.Shrink(seed, r.Trace, 12)
+		short := x.Shrink(seed, r.Trace, 8)
 		t.Logf("seed %d, of %d steps these are enough:\n%s", seed, len(r.Trace), Tell(short))
 		if again := x.Run(seed, &replayed{short}); !errors.Is(again.Err, errUnlucky) || len(short) >= len(r.Trace) {
 			t.Errorf("the short trace of %d decisions: %v", len(short), again.Err)

@@ -99,32 +99,35 @@ func (g *gate) dial(server string) func(context.Context, string, string) (net.Co
 	}
 }
 
-// prepare does what is no choice: sessions start, statements are prepared, and connections that nobody needs are forgotten.
-func (g *gate) prepare() error {
+// all are the connections now. A server that was just answered may be making another one.
+func (g *gate) all() []*conn {
 	g.mu.Lock()
-	conns := slices.Clone(g.conns)
+	defer g.mu.Unlock()
+	return slices.Clone(g.conns)
+}
+
+// prepare does one thing that is no choice, and says whether there was one: a session starts, or statements are prepared. It forgets
+// connections that nobody needs.
+func (g *gate) prepare() (bool, error) {
+	g.mu.Lock()
+	g.conns = slices.DeleteFunc(g.conns, func(c *conn) bool { return c.ended || c.backend == nil && c.gone() })
 	g.mu.Unlock()
+	conns := g.all()
 	slices.SortStableFunc(conns, func(a, b *conn) int { return cmp.Compare(a.order(), b.order()) })
 	for _, c := range conns {
 		if c.backend == nil {
-			if err := g.start(c); err != nil {
-				return err
+			if c.first(false, false) != nil {
+				return true, g.start(c)
 			}
+			continue
 		}
-		for c.backend != nil && !c.parked && len(c.held) == 0 {
-			u := c.first(true, false)
-			if u == nil || !strings.HasPrefix(tell(u, c.statements), "prepare ") || strings.Contains(tell(u, c.statements), ";") {
-				break
-			}
-			if err := g.execute(c, Go); err != nil {
-				return err
+		if u := c.first(true, false); u != nil && !c.parked && len(c.held) == 0 {
+			if what := tell(u, c.statements); strings.HasPrefix(what, "prepare ") && !strings.Contains(what, ";") {
+				return true, g.execute(c, Go)
 			}
 		}
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.conns = slices.DeleteFunc(g.conns, func(c *conn) bool { return c.ended || c.backend == nil && c.gone() })
-	return nil
+	return false, nil
 }
 
 // order is by which connections that were made at the same time are told apart.
@@ -149,7 +152,7 @@ func (g *gate) start(c *conn) error {
 		pid := strconv.FormatUint(uint64(binary.BigEndian.Uint32(u[8:])), 10)
 		c.sever()
 		c.ended = true
-		for _, other := range g.conns {
+		for _, other := range g.all() {
 			if other.backend != nil && other.backend.pid == pid && other.parked {
 				return errors.Join(g.db.cancel(other.backend), g.settle())
 			}
@@ -332,7 +335,7 @@ func (g *gate) release(c *conn, m Mode) error {
 func (g *gate) settle() error {
 	for {
 		var parked []*conn
-		for _, c := range g.conns {
+		for _, c := range g.all() {
 			if c.parked {
 				parked = append(parked, c)
 			}
@@ -392,7 +395,7 @@ func (g *gate) hangUp(c *conn) error {
 
 // lockTimeouts returns when the next wait for a lock is over.
 func (g *gate) lockTimeouts() (next time.Time) {
-	for _, c := range g.conns {
+	for _, c := range g.all() {
 		if over := c.parkedAt.Add(c.timeout); c.parked && c.timeout > 0 && (next.IsZero() || over.Before(next)) {
 			next = over
 		}

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
@@ -124,6 +125,15 @@ func (w *World) Settle(ctx context.Context, c *sim.Client, ops ...*sim.Op) {
 	})
 }
 
+// Lead has a server close the rounds of auctions, as the leader of a term does, until ctx ends.
+func (w *World) Lead(ctx context.Context, name string, term int64) {
+	w.mu.Lock()
+	i := w.servers[name]
+	w.mu.Unlock()
+	closer := &auction.Closer{Reader: i.auction, Execute: i.auction.Execute, Broadcast: func(uuid.UUID, auction.Event) {}}
+	w.Go(func() error { closer.Lead(ctx, term); return nil })
+}
+
 // Count counts the commands with a final answer of a status, by how their keys begin. What the scenario was opened with does not
 // count.
 func (w *World) Count(keys string, status int) (n int) {
@@ -224,10 +234,12 @@ func (w *World) steps(ctx context.Context, done <-chan struct{}) error {
 		if w.gate.step++; w.gate.step > maxSteps {
 			return errEndless
 		}
-		if err := w.gate.prepare(); err != nil {
-			return err
+		for moved := true; moved; synctest.Wait() {
+			var err error
+			if moved, err = w.gate.prepare(); err != nil {
+				return err
+			}
 		}
-		synctest.Wait()
 		select { // What was let through without a choice may have been the last.
 		case <-done:
 			return nil
