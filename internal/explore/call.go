@@ -43,8 +43,6 @@ func (c *call) fail() {
 }
 
 // ids are what differs between requests that mean the same.
-//
-//nolint:gochecknoglobals // It never changes.
 var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // transport is a client's way to the servers.
@@ -97,14 +95,18 @@ func (g *gate) callOptions() (all []Option) {
 			if c.lost {
 				faults = nil
 			}
-			all = append(all, Option{Label: c.client + " > " + c.server + " " + c.what, Thread: c.client, Since: c.since, Faults: faults,
-				run: func(m Mode) error { g.pass(c, m); return nil }})
+			all = append(all, Option{
+				Label: c.client + " > " + c.server + " " + c.what, Thread: c.client, Since: c.since, Faults: faults,
+				run: func(m Mode) error { g.pass(c, m); return nil },
+			})
 		case c.answer != nil && !c.lost:
 			if c.back == 0 {
 				c.back = g.step
 			}
-			all = append(all, Option{Label: c.client + " < " + c.server + " " + c.what, Thread: c.client, Since: c.back, Faults: []Mode{Lose},
-				run: func(m Mode) error { g.give(c, m); return nil }})
+			all = append(all, Option{
+				Label: c.client + " < " + c.server + " " + c.what, Thread: c.client, Since: c.back, Faults: []Mode{Lose},
+				run: func(m Mode) error { g.give(c, m); return nil },
+			})
 		}
 	}
 	return all
@@ -131,7 +133,7 @@ func (g *gate) pass(c *call, m Mode) {
 		handler.ServeHTTP(recorder, c.request)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		c.answer = recorder.Result() //nolint:bodyclose // The client closes it.
+		c.answer = recorder.Result()
 		switch {
 		case c.lost:
 		case m == Lose:

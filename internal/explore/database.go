@@ -5,7 +5,6 @@ package explore
 import (
 	"fmt"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,21 +173,15 @@ func (d *database) restore() error {
 	if len(full) == 0 {
 		return nil
 	}
-	sql := "BEGIN; SET LOCAL session_replication_role = replica; TRUNCATE " + strings.Join(full, ", ") + " CASCADE; "
+	var sql strings.Builder
+	fmt.Fprintf(&sql, "BEGIN; SET LOCAL session_replication_role = replica; TRUNCATE %s CASCADE; ", strings.Join(full, ", "))
 	for _, t := range d.tables {
 		if t.rows {
-			sql += fmt.Sprintf("INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM base.%s; ", t.name, t.columns, strings.TrimPrefix(t.name, "public."))
+			fmt.Fprintf(&sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM base.%s; ", t.name, t.columns, strings.TrimPrefix(t.name, "public."))
 		}
 	}
-	sql += `COMMIT; SELECT CASE WHEN value IS NULL THEN setval(name::regclass, 1, false) ELSE setval(name::regclass, value) END FROM base.sequences`
-	_, err = d.control.query(sql)
+	sql.WriteString(`COMMIT; SELECT CASE WHEN value IS NULL THEN setval(name::regclass, 1, false) ELSE setval(name::regclass, value) END FROM base.sequences`)
+	_, err = d.control.query(sql.String())
 	d.set = time.Time{}
 	return err
-}
-
-// prepared are the branches of two-phase transactions that no one has ended.
-func (d *database) prepared() ([]string, error) {
-	found, err := d.control.query("SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = current_database()")
-	slices.Sort(found)
-	return found, err
 }

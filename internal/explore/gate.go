@@ -246,13 +246,11 @@ func (g *gate) options() []Option {
 
 // let lets a unit through.
 func (g *gate) let(c *conn, m Mode) error {
-	switch m {
-	case Late:
+	if m == Late || m == Drop {
 		c.sever()
-		return nil
-	case Drop:
-		c.sever()
-		c.discard()
+		if m == Drop {
+			c.discard()
+		}
 		return nil
 	}
 	return errors.Join(g.execute(c, m), g.settle())
@@ -307,12 +305,12 @@ func (g *gate) collect(c *conn) error {
 			}
 			answer := c.partial
 			c.partial, c.parked = nil, false
-			switch {
-			case c.mode == Lose:
+			switch c.mode {
+			case Lose:
 				c.sever()
-			case c.mode == Hold:
+			case Hold:
 				c.held = answer
-			default:
+			case Go, Late, Drop: // Of the last two nobody reads it.
 				c.answer(answer)
 			}
 			return nil

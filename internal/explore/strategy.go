@@ -79,7 +79,7 @@ func newSeeded(seed uint64, length int) *seeded {
 	for i := range s.hash("changes")%6 + 1 {
 		s.changes[int(s.hash("change", strconv.FormatUint(i, 10))%uint64(s.length))] = true //nolint:gosec // It is small.
 	}
-	s.faults = int(s.hash("faults") % 4) //nolint:gosec // It is small.
+	s.faults = int(s.hash("faults") % 4)
 	s.rate = 2 * float64(s.faults) / float64(s.length)
 	s.passing = []float64{0, 0, 0.02, 0.1}[s.hash("time")%4]
 	return s

@@ -59,8 +59,6 @@ func cstring(b []byte) (text string, rest []byte) {
 }
 
 // verb is how a statement begins, for people who read a trace.
-//
-//nolint:gochecknoglobals // It never changes.
 var verb = regexp.MustCompile(`(?i)^\s*(?:WITH\s+(\w+)|(SELECT\s+(?:\w+\()?|INSERT\s+INTO\s+|UPDATE\s+|DELETE\s+FROM\s+|PREPARE\s+TRANSACTION|\w+\s*)(\w*))`)
 
 func brief(sql string) string {

@@ -147,7 +147,7 @@ func (w *Workload) offer(ctx context.Context, c *Client, spent string) (offer, e
 
 // campaign draws the n-th campaign: triangles and explicit layers, with and without limits and layered prizes.
 func (w *Workload) campaign(n int) client.CreateCampaignRequest {
-	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n)))
+	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n))) //nolint:gosec // It is a count.
 	spec := client.CreateCampaignRequest{
 		Name: fmt.Sprintf("campaign %d", n), Price: 1 + rng.Int64N(maxPrice), Currency: "SIM",
 		Beneficiary: w.accounts[len(w.accounts)-1],

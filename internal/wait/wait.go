@@ -53,7 +53,7 @@ func Jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
-	return d/2 + time.Duration(mathrand.New(source{}).Int64N(int64(d)))
+	return d/2 + time.Duration(mathrand.New(source{}).Int64N(int64(d))) //nolint:gosec // Its source is crypto/rand.
 }
 
 type source struct{}
