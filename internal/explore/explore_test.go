@@ -54,7 +54,7 @@ func TestExplored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x := NewExplorer(t, scenario())
 			first, one := number(t, seedVariable)
-			count := uint64(testwait.Count(6, 10_000))
+			count := uint64(testwait.Count(2, 10_000))
 			if n, set := number(t, countVariable); set {
 				count = n
 			}
@@ -81,7 +81,7 @@ func TestExplored(t *testing.T) {
 // TestASeedIsOneHistory runs seeds again.
 func TestASeedIsOneHistory(t *testing.T) {
 	x := NewExplorer(t, lastPosition())
-	for seed := range uint64(testwait.Count(2, 100)) {
+	for seed := range uint64(testwait.Count(1, 100)) {
 		first := x.Seed(seed)
 		for range testwait.Count(1, 10) {
 			if again := x.Seed(seed); !again.Same(first) {
