@@ -100,7 +100,7 @@ func NewHistory() *History { return &History{Recorder: new(tally.Recorder), keys
 func (h *History) Clone() *History {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &History{ops: append([]*Op(nil), h.ops...), keys: maps.Clone(h.keys), answers: h.answers}
+	return &History{Recorder: new(tally.Recorder), ops: append([]*Op(nil), h.ops...), keys: maps.Clone(h.keys), answers: h.answers}
 }
 
 // NewOp makes a POST command. The key must be new to its path: two commands under one key would be one to the server.
