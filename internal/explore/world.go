@@ -184,7 +184,7 @@ func (w *World) open(ctx context.Context, name string) (err error) {
 	registry := prometheus.NewRegistry()
 	i.locks = postgres.NewLocks(db, lockprom.New(registry))
 	keys := postgres.NewAPIKeys(db)
-	authenticator, err := auth.New(auth.Options{Store: adminKeys{keys}}) //nolint:contextcheck // Who calls it brings a context.
+	authenticator, err := auth.New(auth.Options{Store: adminKeys{keys}}) //nolint:contextcheck // It makes one of its own, which Close ends.
 	if err != nil {
 		return err
 	}
