@@ -53,7 +53,7 @@ const (
 	automationRow    rowKind = "automation"
 	subscriptionRow  rowKind = "subscription"
 	sagaRow          rowKind = "saga"
-	keyRecord        rowKind = "idempotency key" // not there yet, likewise
+	keyRecord        rowKind = "idempotency key" // in hex; not there yet, likewise, but no command waits for one
 	// otherRow names what is no single row, or one that can't be looked at: it is tried again after each look.
 	otherRow rowKind = "a row of"
 )
@@ -82,7 +82,6 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
 	newAccountRow:    "", // see contests
 	referenceRow:     "", // likewise
-	keyRecord:        "", // likewise, and no command waits for one
 	otherRow:         `SELECT unnest($1::text[])`,
 }
 
