@@ -207,7 +207,7 @@ func newServe() *cobra.Command {
 				return o.serve(cmd, s)
 			case cmd.Context().Err() != nil: // That has cut it off, which is no failure.
 				o.Logger.Info("ended before it was ready", "error", err)
-				return nil
+				return nil //nolint:nilerr // Whoever ends it has not failed.
 			}
 			return err
 		},
