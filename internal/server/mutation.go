@@ -121,7 +121,7 @@ func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, exte
 		limit += m.wait(c.Op)
 		extend(limit)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	if m.executeOn == nil {
 		a, err = m.execute(ctx, c)
