@@ -429,7 +429,7 @@ func (l *Log) multidrawFacts(ctx context.Context, n logkeeper.News) ([]logkeeper
 }
 
 func (l *Log) auctionFacts(ctx context.Context, n logkeeper.News, most int) ([]logkeeper.Fact, error) {
-	var facts []logkeeper.Fact
+	facts := make([]logkeeper.Fact, 0, max(min(n.End-n.Next, int64(most)+1), 0))
 	if n.Next == 0 {
 		a, err := l.auctions.Auction(ctx, n.ID)
 		if err != nil {
@@ -441,8 +441,7 @@ func (l *Log) auctionFacts(ctx context.Context, n logkeeper.News, most int) ([]l
 	if limit <= 0 {
 		return facts, nil
 	}
-	found, err := l.auctionEvents(ctx, n.ID, n.Next, limit)
-	return append(facts, found...), err
+	return l.auctionEvents(ctx, n.ID, n.Next, limit, facts)
 }
 
 const (
@@ -453,12 +452,13 @@ const (
 	firstKept    = `SELECT first_seq FROM auctions WHERE id = $1`
 )
 
-// auctionEvents reads so many events of an auction from a number on.
-func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64) (facts []logkeeper.Fact, err error) {
+// auctionEvents reads so many events of an auction from a number on, and appends them to what stands before.
+func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64, before []logkeeper.Fact) (all []logkeeper.Fact, err error) {
+	facts := before
 	var first int64
 	var others []logkeeper.Fact
 	err = l.db.read(ctx, readTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
-		facts, others = make([]logkeeper.Fact, 0, limit), nil
+		facts, others = before, nil
 		var b pgx.Batch
 		b.Queue(firstKept, id).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 		b.Queue(loggedBids, id, from, from+limit).Query(func(rows pgx.Rows) error {
@@ -490,12 +490,13 @@ func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64
 	if from < first {
 		return nil, &live.ExpiredError{First: first}
 	}
+	facts = append(facts, others...)
+	read := facts[len(before):]
 	if len(others) > 0 {
-		facts = append(facts, others...)
-		slices.SortFunc(facts, func(a, b logkeeper.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
+		slices.SortFunc(read, func(a, b logkeeper.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
-	for i := range facts {
-		if want := from + int64(i); facts[i].Seq != want {
+	for i := range read {
+		if want := from + int64(i); read[i].Seq != want {
 			return nil, fmt.Errorf("event %d is missing", want)
 		}
 	}
