@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,10 +144,7 @@ func hashesOf(raw []byte) []tlog.Hash {
 
 // Append implements [logkeeper.Store].
 func (l *Log) Append(ctx context.Context, term int64, batch *logkeeper.Batch) error {
-	writes, err := logWrites(batch)
-	if err != nil {
-		return err
-	}
+	writes := logWrites(batch)
 	return l.db.run(ctx, "log.append", func(ctx context.Context, tx pgx.Tx) error {
 		var (
 			size, last int64
@@ -180,7 +176,7 @@ type logWrite struct {
 }
 
 // logWrites are the statements that write a batch's rows.
-func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
+func logWrites(batch *logkeeper.Batch) (writes []logWrite) {
 	var (
 		levels  []int16
 		numbers []int64
@@ -195,28 +191,21 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 		numbers, hashes = append(numbers, t.Number), append(hashes, raw)
 	}
 	writes = append(writes, logWrite{saveTiles, []any{levels, numbers, hashes}})
-	size := 0
-	for _, entry := range batch.Entries {
-		if len(entry) > translog.MaxEntry {
-			return nil, fmt.Errorf("postgres: an entry of the log has %d bytes", len(entry))
-		}
-		size += 2 + len(entry)
-	}
 	// All bundles go as one piece, because an array of them is copied many times on its way.
 	var (
 		bundles         []int64
 		firsts, lengths []int
-		data            = make([]byte, 0, size)
+		at              = 1
 	)
 	for i, entry := range batch.Entries {
 		number := (batch.Before.N + int64(i)) / translog.TileWidth
 		if n := len(bundles); n == 0 || bundles[n-1] != number {
-			bundles, firsts, lengths = append(bundles, number), append(firsts, len(data)+1), append(lengths, 0)
+			bundles, firsts, lengths = append(bundles, number), append(firsts, at), append(lengths, 0)
 		}
-		data = append(binary.BigEndian.AppendUint16(data, uint16(len(entry))), entry...) //nolint:gosec // As above.
 		lengths[len(lengths)-1] += 2 + len(entry)
+		at += 2 + len(entry)
 	}
-	writes = append(writes, logWrite{saveBundles, []any{bundles, firsts, lengths, data}})
+	writes = append(writes, logWrite{saveBundles, []any{bundles, firsts, lengths, batch.Bundled}})
 	var (
 		kinds         []int16
 		ids           [][16]byte
@@ -247,7 +236,7 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 	if batch.Closing != nil {
 		writes = append(writes, closingWrites(batch.Closing)...)
 	}
-	return writes, nil
+	return writes
 }
 
 // errNotPublished is returned for a checkpoint that is not the log's next.
