@@ -24,6 +24,7 @@ func names() []string {
 		crashpoint.MultidrawBeforeCheckpoint, crashpoint.MultidrawAfterCheckpoint,
 		crashpoint.CrossIntent, crashpoint.CrossDebited, crashpoint.CrossCredited, crashpoint.CrossUndone, crashpoint.CrossPrepared,
 		crashpoint.CrossReady, crashpoint.CrossDecided, crashpoint.CrossCommitted, crashpoint.CrossUnlogged,
+		crashpoint.BooksClosed, crashpoint.BooksBegun, crashpoint.BooksCounted, crashpoint.BooksSaved,
 	}
 }
 
