@@ -1486,7 +1486,10 @@ type Integrity struct {
 	BadTransfers int64 `json:"bad_transfers"`
 
 	// CheckedAt RFC 3339, UTC, microseconds
-	CheckedAt  time.Time           `json:"checked_at"`
+	CheckedAt time.Time `json:"checked_at"`
+
+	// ClosedAt entries that are newer than this were counted now; older ones by the closings before. checked_at where all were counted now
+	ClosedAt   time.Time           `json:"closed_at"`
 	Currencies []CurrencyIntegrity `json:"currencies"`
 
 	// Difference sum of the currencies' absolute differences
@@ -1494,7 +1497,10 @@ type Integrity struct {
 
 	// FirstBadAccount the first account that disagrees with its entries or holds
 	FirstBadAccount string `json:"first_bad_account"`
-	Valid           bool   `json:"valid"`
+
+	// RecountedAt all entries that are older than this were counted from then on; a change of one of them since is found by the next recount. checked_at where all were counted now
+	RecountedAt time.Time `json:"recounted_at"`
+	Valid       bool      `json:"valid"`
 }
 
 // APIKey is a registered API key; its secret is nowhere.

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // diagnosis is what the doctor finds.
@@ -242,7 +243,9 @@ func examineLog(ctx context.Context, d *diagnosis, db *postgres.DB) {
 }
 
 func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
-	r, document, err := t.integrity(cmd)
+	r, document, err := t.integrity(cmd, func(ctx context.Context, books *postgres.Ledger) (ledger.Integrity, error) {
+		return books.Integrity(ctx)
+	})
 	d.look("integrity")
 	if err != nil {
 		d.find("integrity", true, "give an admin, service or reader key, or see why the server or database does not answer", "the books can't be checked: %v", err)

@@ -36,24 +36,24 @@ const (
 	// markAccounts closes accounts that were never closed, on the word of the recount that begins: it counts their entries.
 	markAccounts = `INSERT INTO closed_accounts (account, version, available, held) SELECT id, version, available, held FROM accounts ON CONFLICT DO NOTHING`
 
-	// countEntries counts the entries in some blocks, by currency: the accounts' money by weight, the hashes of the sides of transfers, the
-	// entries that belong to no account of their currency, and what came in and went out, before $7 too.
+	// countEntries counts the entries in some blocks, by currency: the hashes of the sides of transfers, the accounts' money by weight, and the
+	// entries that belong to no account of their currency.
 	countEntries = `
 	WITH sums AS MATERIALIZED (
 		SELECT account, currency, sum(amount) AS total, count(*) AS entries,
-			sum(uuid_hash_extended(transfer, hashint8extended(amount, hashtextextended(account, hashtextextended(currency, $6::bigint))))) AS sides,
-			sum(-amount) FILTER (WHERE version = 0 AND amount < 0) AS deposits, sum(amount) FILTER (WHERE version = 0 AND amount > 0) AS withdrawals,
-			sum(-amount) FILTER (WHERE version = 0 AND amount < 0 AND id <= $7) AS old_deposits,
-			sum(amount) FILTER (WHERE version = 0 AND amount > 0 AND id <= $7) AS old_withdrawals
+			sum(uuid_hash_extended(transfer, hashint8extended(amount, hashtextextended(account, hashtextextended(currency, $6::bigint))))) AS sides
 		FROM entries WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND ` + countedEntries + ` GROUP BY account, currency),
 	known AS (SELECT s.*, account = 'outside/' || s.currency OR account LIKE 'transit/%' AS outside, a.currency AS own
 		FROM sums AS s LEFT JOIN accounts AS a ON a.id = s.account)
 	SELECT currency, sum(entries)::bigint, sum(sides)::text, coalesce(sum(` + weight + ` * total) FILTER (WHERE NOT outside), 0)::text,
-		count(*) FILTER (WHERE NOT outside AND own IS DISTINCT FROM currency),
-		coalesce(sum(deposits) FILTER (WHERE outside), 0)::text, coalesce(sum(withdrawals) FILTER (WHERE outside), 0)::text,
-		coalesce(sum(old_deposits) FILTER (WHERE outside), 0)::text, coalesce(sum(old_withdrawals) FILTER (WHERE outside), 0)::text,
-		` + placeOfTables + `
+		count(*) FILTER (WHERE NOT outside AND own IS DISTINCT FROM currency), ` + placeOfTables + `
 	FROM known GROUP BY currency`
+	// countFlows sums what came in and went out in some blocks, and what of it is in entries up to $6.
+	countFlows = `
+	SELECT currency, coalesce(sum(-amount) FILTER (WHERE amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE amount > 0), 0)::text,
+		coalesce(sum(-amount) FILTER (WHERE amount < 0 AND id <= $6), 0)::text, coalesce(sum(amount) FILTER (WHERE amount > 0 AND id <= $6), 0)::text
+	FROM entries WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND version = 0
+		AND (account = 'outside/' || currency OR account LIKE 'transit/%') AND ` + countedEntries + ` GROUP BY currency`
 	// countTransfers sums the hashes of the sides that the completed transfers in some blocks must have.
 	countTransfers = `
 	SELECT coalesce(sum(uuid_hash_extended(id, hashint8extended(-amount, hashtextextended(source, hashtextextended(currency, $6::bigint))))), 0)::text,
@@ -237,25 +237,30 @@ func (r *recount) countBlocks(ctx context.Context, tx pgx.Tx, part *recountState
 		}
 		return errors.Join(err, r.moved(place))
 	}
-	rows, err := tx.Query(ctx, countEntries, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, r.Settled)
+	rows, err := tx.Query(ctx, countEntries, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed)
 	if err != nil {
 		return err
 	}
 	var (
-		currency, sides, weighed, in, out, oldIn, oldOut string
-		entries, bad                                     int64
+		currency, sides, weighed string
+		entries, bad             int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &in, &out, &oldIn, &oldOut, &place}, func() error {
-		n, err := integers(sides, weighed, in, out, oldIn, oldOut)
+	if _, err := pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &place}, func() error {
+		n, err := integers(sides, weighed)
 		if err == nil {
 			part.Counted += entries
 			part.Bad += bad
 			part.Sides.Add(part.Sides, n[0])
 			part.Entries.Add(part.Entries, n[1])
-			part.Flows[currency], part.Old[currency] = flow{n[2], n[3]}, flow{n[4], n[5]}
 		}
 		return err
-	})
+	}); err != nil {
+		return err
+	}
+	rows, err = tx.Query(ctx, countFlows, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Settled)
+	if err == nil {
+		part.Flows, part.Old, err = scanFlows(rows)
+	}
 	return errors.Join(err, r.moved(place))
 }
 

@@ -193,6 +193,8 @@ type integrityView struct {
 	Currencies      []currencyIntegrityView `json:"currencies"`
 	FirstBadAccount *string                 `json:"first_bad_account" doc:"the first account that disagrees with its entries or holds"`
 	BadTransfers    int64                   `json:"bad_transfers" doc:"transfers whose entries do not sum to zero"`
+	ClosedAt        timestamp               `json:"closed_at" doc:"entries that are newer than this were counted now; older ones by the closings before. checked_at where all were counted now"`
+	RecountedAt     timestamp               `json:"recounted_at" doc:"all entries that are older than this were counted from then on; a change of one of them since is found by the next recount. checked_at where all were counted now"`
 }
 
 type currencyIntegrityView struct {
@@ -277,7 +279,7 @@ func (s *Server) ledgerRoutes() []route {
 			},
 		}),
 		filtered(readRoute("/v1/accounts/{id}/aliases", accessUser, "Read what public pages call an account", s.alias, same[aliasView]), "topic", "campaign:ID or auction:ID"),
-		stale(readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, as[integrityView])),
+		stale(readRoute("/v1/integrity", accessStaff, "Check all balances against the entries", s.integrity, as[integrityView])),
 	}
 }
 
@@ -315,7 +317,7 @@ func (s *Server) existingAccount(r *http.Request) (string, error) {
 	return id, err
 }
 
-// integrityTimeout bounds the check over HTTP. A ledger too large for it is checked by fairlead integrity, on the database.
+// integrityTimeout bounds the check over HTTP. Before a large ledger's first recount everything would be counted.
 const integrityTimeout = 30 * time.Second
 
 func (s *Server) integrity(r *http.Request) (ledger.Integrity, error) {

@@ -839,11 +839,15 @@ export interface Integrity {
   bad_transfers: number;
   /** RFC 3339, UTC, microseconds */
   checked_at: string;
+  /** entries that are newer than this were counted now; older ones by the closings before. checked_at where all were counted now */
+  closed_at: string;
   currencies: CurrencyIntegrity[];
   /** sum of the currencies' absolute differences */
   difference: number | bigint;
   /** the first account that disagrees with its entries or holds */
   first_bad_account: string | null;
+  /** all entries that are older than this were counted from then on; a change of one of them since is found by the next recount. checked_at where all were counted now */
+  recounted_at: string;
   valid: boolean;
 }
 
@@ -2128,7 +2132,7 @@ export interface Routes {
     "/v1/holds/{id}": { path: { id: string }; answer: Hold };
     /** List the prepared transactions of this coordinator's in every ledger's database */
     "/v1/in-doubt": { answer: Doubts };
-    /** Recompute all balances from the entries */
+    /** Check all balances against the entries */
     "/v1/integrity": { answer: Integrity };
     /** List API keys, oldest first */
     "/v1/keys": { query?: { limit?: number; after?: string }; answer: KeyList };

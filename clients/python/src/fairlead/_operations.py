@@ -1551,10 +1551,11 @@ class Operations:
         return self._invoke("POST", "/v1/in-doubt/adopt", _types.Adoption, key=idempotency_key, answer=answer)
 
     def integrity(self, *, answer: Answer | None = None) -> _types.Integrity:
-        """Recompute all balances from the entries.
+        """Check all balances against the entries.
 
-        Recomputes every balance from the entries, per currency, and names the first account that disagrees. It reads
-        the whole ledger: ask it rarely.
+        Holds every balance against the entries, per currency, and names the first account that disagrees. A small
+        ledger is counted as a whole. Of a larger one, what is newer than the last closing of the books is counted, and
+        what is older was: `closed_at` and `recounted_at` say when. `fairlead integrity` counts everything.
 
         For admin, service and reader keys.
         """

@@ -747,11 +747,17 @@ class Integrity:
     bad_transfers: int
     #: RFC 3339, UTC, microseconds
     checked_at: datetime
+    #: entries that are newer than this were counted now; older ones by the closings before. checked_at where all were
+    #: counted now
+    closed_at: datetime
     currencies: list[CurrencyIntegrity]
     #: sum of the currencies' absolute differences
     difference: int
     #: the first account that disagrees with its entries or holds
     first_bad_account: str | None
+    #: all entries that are older than this were counted from then on; a change of one of them since is found by the
+    #: next recount. checked_at where all were counted now
+    recounted_at: datetime
     valid: bool
 
 
