@@ -348,8 +348,8 @@ func TestMemory(t *testing.T) {
 		m := &checkpoint.Memory{}
 		return storetest.Harness{
 			Store:  m,
-			Plant:  func(_ testing.TB, key checkpoint.Key, body []byte) { m.Plant(key, body, time.Hour) },
-			Forget: func(testing.TB) { m.Forget() },
+			Plant:  func(key checkpoint.Key, body []byte) { m.Plant(key, body, time.Hour) },
+			Forget: m.Forget,
 		}
 	})
 }

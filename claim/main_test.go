@@ -79,3 +79,11 @@ func (e *env) want(post int64, status string, version int64, locked bool) {
 		e.Errorf("post %d is %s, version %d, locked %v; want %s, %d, %v", post, s, v, l, status, version, locked)
 	}
 }
+
+// claim claims a row, which must be free.
+func (e *env) claim(id int64) claim.Claim[int64] {
+	e.Helper()
+	c, err := e.claims.Claim(e.Context(), e.pool, id)
+	testwait.Must(e, err)
+	return c
+}

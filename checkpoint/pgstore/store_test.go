@@ -55,30 +55,27 @@ func TestConformance(t *testing.T) {
 		s := New(through, testSchema)
 		return storetest.Harness{
 			Store: s,
-			Plant: func(tb testing.TB, key checkpoint.Key, body []byte) {
-				tb.Helper()
-				_, err := around.Exec(tb.Context(), pgkit.In(testSchema, `INSERT INTO @checkpoint_states VALUES ($1, $2, 1, 0, '', $3, now(), NULL)
+			Plant: func(key checkpoint.Key, body []byte) {
+				_, err := around.Exec(t.Context(), pgkit.In(testSchema, `INSERT INTO @checkpoint_states VALUES ($1, $2, 1, 0, '', $3, now(), NULL)
 					ON CONFLICT (lock_key, operation_id) DO UPDATE SET state = excluded.state`), key.LockKey, key.ID, body)
-				testwait.Must(tb, err)
+				testwait.Must(t, err)
 			},
-			Forget: func(tb testing.TB) {
-				tb.Helper()
-				testwait.Must(tb, testwait.Err(around.Exec(tb.Context(), pgkit.In(testSchema, `DELETE FROM @checkpoint_states`))))
+			Forget: func() {
+				testwait.Must(t, testwait.Err(around.Exec(t.Context(), pgkit.In(testSchema, `DELETE FROM @checkpoint_states`))))
 			},
 			// Nobody gets in, and who was in is thrown out.
-			Break: func(tb testing.TB) func() {
-				tb.Helper()
+			Break: func() func() {
 				other := config.Copy()
 				other.Database = "postgres"
-				admin, err := pgx.ConnectConfig(tb.Context(), other)
-				testwait.Must(tb, err)
+				admin, err := pgx.ConnectConfig(t.Context(), other)
+				testwait.Must(t, err)
 				name := pgx.Identifier{config.Database}.Sanitize()
-				testwait.Must(tb, testwait.Err(admin.Exec(tb.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS false`)))
-				_, err = admin.Exec(tb.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, config.Database)
-				testwait.Must(tb, err)
+				testwait.Must(t, testwait.Err(admin.Exec(t.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS false`)))
+				_, err = admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, config.Database)
+				testwait.Must(t, err)
 				return func() {
-					_, err := admin.Exec(tb.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS true`)
-					testwait.Must(tb, errors.Join(err, admin.Close(tb.Context())))
+					_, err := admin.Exec(t.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS true`)
+					testwait.Must(t, errors.Join(err, admin.Close(t.Context())))
 				}
 			},
 		}

@@ -30,16 +30,13 @@ func conformance(t *testing.T, l testredis.Library) { //nolint:thelper // It is 
 		testwait.Must(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
 		return storetest.Harness{
 			Store: New(conn),
-			Plant: func(tb testing.TB, key checkpoint.Key, body []byte) {
-				tb.Helper()
-				testwait.Must(tb, client.Do(tb.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(body)).Build()).Error())
+			Plant: func(key checkpoint.Key, body []byte) {
+				testwait.Must(t, client.Do(t.Context(), client.B().Set().Key(key.String()).Value(rueidis.BinaryString(body)).Build()).Error())
 			},
-			Forget: func(tb testing.TB) {
-				tb.Helper()
-				testwait.Must(tb, client.Do(tb.Context(), client.B().Flushall().Build()).Error())
+			Forget: func() {
+				testwait.Must(t, client.Do(t.Context(), client.B().Flushall().Build()).Error())
 			},
-			Break: func(tb testing.TB) func() {
-				tb.Helper()
+			Break: func() func() {
 				server.Kill()
 				return server.Start
 			},

@@ -9,43 +9,78 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/checkpoint"
+	"github.com/fairlead-dev/fairlead/conformance"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // Harness is a store under test.
 type Harness struct {
-	Store checkpoint.Store
+	// Prefix begins the lock keys of all operations. It may be empty.
+	Prefix string
+	Store  checkpoint.Store
 	// Plant puts bytes where the state of an operation would be, whatever they are.
-	Plant func(tb testing.TB, key checkpoint.Key, body []byte)
+	Plant func(key checkpoint.Key, body []byte)
 	// Forget makes the store lose all it has, as a flush does.
-	Forget func(tb testing.TB)
+	Forget func()
 	// Break makes the store unreachable until mend is called. It may be nil.
-	Break func(tb testing.TB) (mend func())
+	Break func() (mend func())
 }
 
-// Run runs the suite. Each test gets a harness of its own, whose store is empty.
-func Run(t *testing.T, open func(t *testing.T) Harness) {
-	t.Helper()
-	for name, test := range map[string]func(*suite){
-		"kept byte for byte": (*suite).kept, "guarded": (*suite).guarded, "one of many": (*suite).oneOfMany, "lost": (*suite).lost,
-		"expiry": (*suite).expiry, "keys apart": (*suite).keysApart, "cancelled": (*suite).cancelled,
-		"unreachable": (*suite).unreachable, "corrupt": (*suite).corrupt, "another program's": (*suite).another,
-	} {
-		t.Run(name, func(t *testing.T) { test(&suite{T: t, Harness: open(t)}) })
+// test is one of the suite.
+type test struct {
+	conformance.Check
+
+	run func(*suite)
+}
+
+func tests() []test {
+	of := func(name, tries string, run func(*suite)) test {
+		return test{conformance.Check{Name: name, Guarantees: []string{"C1"}, Tries: tries}, run}
+	}
+	return []test{
+		of("kept byte for byte", "states up to the size limit come back byte for byte", (*suite).kept),
+		of("guarded", "a save with an old token, a gap or another run's revision is refused", (*suite).guarded),
+		of("one of many", "of eight who make the next save at once, one does", (*suite).oneOfMany),
+		of("lost", "a save after a loss of the state is refused", (*suite).lost),
+		of("expiry", "a state expires at its time, and not before", (*suite).expiry),
+		of("keys apart", "states of keys that look alike are kept apart", (*suite).keysApart),
+		of("cancelled", "a save under a cancelled context saves nothing", (*suite).cancelled),
+		of("unreachable", "while connections are cut, each call is tried again, reported, and not half done", (*suite).unreachable),
+		of("corrupt", "what is no state is returned as it is, and not begun anew", (*suite).corrupt),
+		of("another program's", "another program's state is replaced only by a save that names its bytes", (*suite).another),
 	}
 }
 
-// suite is one test.
-type suite struct {
-	*testing.T
-	Harness
+// Checks lists what the suite has, in order.
+func Checks() []conformance.Check {
+	var all []conformance.Check
+	for _, x := range tests() {
+		all = append(all, x.Check)
+	}
+	return all
 }
 
-var one = checkpoint.Key{LockKey: "user_123:daily", ID: "op"} //nolint:gochecknoglobals // A constant.
+// Run runs the suite. Each check gets a harness of its own, whose store has nothing of the harness's keys.
+func Run[T conformance.Test[T]](t T, open func(t T) Harness) {
+	t.Helper()
+	for _, x := range tests() {
+		t.Run(x.Name, func(t T) {
+			h := open(t)
+			x.run(&suite{TB: t, Harness: h, one: checkpoint.Key{LockKey: h.Prefix + "user_123:daily", ID: "op"}})
+		})
+	}
+}
+
+// suite is one check.
+type suite struct {
+	conformance.TB
+	Harness
+
+	one checkpoint.Key
+}
 
 // state makes a save that a store can't tell from one of a state.
 func state(revision, token int64, run, content string) *checkpoint.Save {
@@ -55,7 +90,7 @@ func state(revision, token int64, run, content string) *checkpoint.Save {
 	}
 }
 
-func (s *suite) try(save *checkpoint.Save) error { return s.Store.Save(s.Context(), one, save) }
+func (s *suite) try(save *checkpoint.Save) error { return s.Store.Save(s.Context(), s.one, save) }
 
 // save saves, and loads what was saved.
 func (s *suite) save(key checkpoint.Key, save *checkpoint.Save) {
@@ -80,23 +115,23 @@ func (s *suite) refused(what string, err, want error) {
 }
 
 func (s *suite) kept() {
-	s.want(one, nil)
-	testwait.Must(s, s.Store.Delete(s.Context(), one))
+	s.want(s.one, nil)
+	testwait.Must(s, s.Store.Delete(s.Context(), s.one))
 	first := state(1, 5, "a", "\x00 é \U0001F3B2 '\"\\ \r\n")
-	s.save(one, first)
-	s.save(one, state(2, 5, "a", strings.Repeat("large ", checkpoint.MaxBytes/6-100)))
-	testwait.Must(s, s.Store.Delete(s.Context(), one))
-	s.want(one, nil)
-	s.save(one, first)
+	s.save(s.one, first)
+	s.save(s.one, state(2, 5, "a", strings.Repeat("large ", checkpoint.MaxBytes/6-100)))
+	testwait.Must(s, s.Store.Delete(s.Context(), s.one))
+	s.want(s.one, nil)
+	s.save(s.one, first)
 }
 
 func (s *suite) guarded() {
 	for range 2 { // The first answer was lost, and it is sent again.
-		s.save(one, state(1, 9, "a", "one"))
+		s.save(s.one, state(1, 9, "a", "one"))
 	}
 	two := state(2, 10, "b", "two") // A new tenure goes on.
 	for range 2 {
-		s.save(one, two)
+		s.save(s.one, two)
 	}
 	for what, save := range map[string]*checkpoint.Save{
 		"the old token":                     state(3, 9, "a", "x"),
@@ -110,17 +145,17 @@ func (s *suite) guarded() {
 	} {
 		err := s.try(save)
 		fenced, ok := errors.AsType[*checkpoint.FencedError](err)
-		if !ok || fenced.Seen != two.Head || fenced.Want != save.Head || fenced.Key != one || !errors.Is(err, checkpoint.ErrFenced) {
+		if !ok || fenced.Seen != two.Head || fenced.Want != save.Head || fenced.Key != s.one || !errors.Is(err, checkpoint.ErrFenced) {
 			s.Errorf("%s: %v", what, err)
 		}
 	}
-	s.want(one, two.Body)
+	s.want(s.one, two.Body)
 	// Tokens are integers of 63 bits, none of them lost.
 	const huge = int64(1)<<62 + 1
 	three := state(3, huge, "d", "three")
-	s.save(one, three)
+	s.save(s.one, three)
 	s.refused("a token that is smaller by one", s.try(state(4, huge-1, "b", "x")), checkpoint.ErrFenced)
-	s.want(one, three.Body)
+	s.want(s.one, three.Body)
 }
 
 // oneOfMany lets many make the next save at once: one of them does, each time.
@@ -150,18 +185,18 @@ func (s *suite) oneOfMany() {
 		if won < 0 {
 			s.Fatalf("revision %d: nobody has won", revision)
 		}
-		s.want(one, of(won).Body)
+		s.want(s.one, of(won).Body)
 	}
 }
 
 func (s *suite) lost() {
-	s.save(one, state(1, 1, "a", "one"))
-	s.save(one, state(2, 1, "a", "two"))
-	s.Forget(s)
-	s.want(one, nil)
+	s.save(s.one, state(1, 1, "a", "one"))
+	s.save(s.one, state(2, 1, "a", "two"))
+	s.Forget()
+	s.want(s.one, nil)
 	s.refused("a save after the loss", s.try(state(3, 1, "a", "three")), checkpoint.ErrLost)
-	s.want(one, nil)
-	s.save(one, state(1, 1, "b", "anew"))
+	s.want(s.one, nil)
+	s.save(s.one, state(1, 1, "b", "anew"))
 }
 
 func (s *suite) expiry() {
@@ -170,26 +205,26 @@ func (s *suite) expiry() {
 	began := time.Now()
 	testwait.Must(s, s.try(save))
 	testwait.Eventually(s, 30*time.Second, "the state expires", func() bool {
-		body, err := s.Store.Load(s.Context(), one)
+		body, err := s.Store.Load(s.Context(), s.one)
 		return err == nil && body == nil
 	})
 	if took := time.Since(began); took < 200*time.Millisecond {
 		s.Errorf("it expired after %s", took)
 	}
 	s.refused("a save that follows", s.try(state(2, 1, "a", "two")), checkpoint.ErrLost)
-	s.save(one, state(1, 1, "b", "anew"))
+	s.save(s.one, state(1, 1, "b", "anew"))
 }
 
 func (s *suite) keysApart() {
 	keys := []checkpoint.Key{
-		{LockKey: "a", ID: "b"},
-		{LockKey: "a:b", ID: "b"},
-		{LockKey: "b", ID: "a"},
-		{LockKey: "a", ID: "b."},
-		{LockKey: "Ä {x} *?[", ID: "b"},
-		{LockKey: "a%", ID: "B"},
-		{LockKey: "a", ID: "B"},
-		{LockKey: "'; --", ID: "b"},
+		{LockKey: s.Prefix + "a", ID: "b"},
+		{LockKey: s.Prefix + "a:b", ID: "b"},
+		{LockKey: s.Prefix + "b", ID: "a"},
+		{LockKey: s.Prefix + "a", ID: "b."},
+		{LockKey: s.Prefix + "Ä {x} *?[", ID: "b"},
+		{LockKey: s.Prefix + "a%", ID: "B"},
+		{LockKey: s.Prefix + "a", ID: "B"},
+		{LockKey: s.Prefix + "'; --", ID: "b"},
 	}
 	for _, k := range keys {
 		s.save(k, state(1, 1, "a", k.String()))
@@ -205,14 +240,14 @@ func (s *suite) cancelled() {
 	ctx, cancel := context.WithCancelCause(s.Context())
 	gone := errors.New("the caller is gone")
 	cancel(gone)
-	err := s.Store.Save(ctx, one, state(1, 1, "a", "one"))
+	err := s.Store.Save(ctx, s.one, state(1, 1, "a", "one"))
 	if !errors.Is(err, gone) && !errors.Is(err, context.Canceled) {
 		s.Errorf("%v", err)
 	}
-	if _, err := s.Store.Load(ctx, one); err == nil {
+	if _, err := s.Store.Load(ctx, s.one); err == nil {
 		s.Error("loaded under a context that has ended")
 	}
-	s.want(one, nil)
+	s.want(s.one, nil)
 }
 
 // unreachable breaks the store: what is asked of it then is tried again, reported, and never half done.
@@ -220,35 +255,35 @@ func (s *suite) unreachable() {
 	if s.Break == nil {
 		s.Skip("it is always reachable")
 	}
-	s.save(one, state(1, 1, "a", "one"))
-	mend := s.Break(s)
-	_, load := s.Store.Load(s.Context(), one)
+	s.save(s.one, state(1, 1, "a", "one"))
+	mend := s.Break()
+	_, load := s.Store.Load(s.Context(), s.one)
 	for op, err := range map[string]error{
-		"load": load, "save": s.try(state(2, 1, "a", "two")), "delete": s.Store.Delete(s.Context(), one),
+		"load": load, "save": s.try(state(2, 1, "a", "two")), "delete": s.Store.Delete(s.Context(), s.one),
 	} {
 		e, ok := errors.AsType[*checkpoint.ConnectionError](err)
-		if !ok || !errors.Is(err, checkpoint.ErrConnection) || e.Op != op || e.Key != one || e.Attempts != 1+checkpoint.Retries || e.Err == nil {
+		if !ok || !errors.Is(err, checkpoint.ErrConnection) || e.Op != op || e.Key != s.one || e.Attempts != 1+checkpoint.Retries || e.Err == nil {
 			s.Errorf("%s: %v", op, err)
 		}
 	}
 	mend()
-	s.want(one, state(1, 1, "a", "one").Body)
-	s.save(one, state(2, 1, "a", "two"))
+	s.want(s.one, state(1, 1, "a", "one").Body)
+	s.save(s.one, state(2, 1, "a", "two"))
 }
 
 // corrupt plants what is no state: it is returned as it is, is not begun anew, and can be deleted.
 func (s *suite) corrupt() {
 	for _, body := range []string{"", "\x80\x00{", "null", "[1,2]", `{"revision":1}`, `{"version":2,"revision":1,"token":1,"run":"a"}`} {
-		s.Plant(s, one, []byte(body))
+		s.Plant(s.one, []byte(body))
 		// A store that keeps heads apart sees that there is one.
 		if err := s.try(state(1, 1, "a", "x")); !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, checkpoint.ErrFenced) {
 			s.Errorf("%q: a first save: %v", body, err)
 		}
-		s.want(one, []byte(body))
+		s.want(s.one, []byte(body))
 	}
-	testwait.Must(s, s.Store.Delete(s.Context(), one))
-	s.want(one, nil)
-	s.save(one, state(1, 1, "a", "x"))
+	testwait.Must(s, s.Store.Delete(s.Context(), s.one))
+	s.want(s.one, nil)
+	s.save(s.one, state(1, 1, "a", "x"))
 }
 
 // another plants what another program has saved. Only a save that replaces exactly those bytes takes their place.
@@ -257,17 +292,17 @@ func (s *suite) another() {
 	first := state(1, 5, "a", "one")
 	first.Replaces = []byte(theirs)
 	s.refused("a save in place of what is gone", s.try(first), checkpoint.ErrLost)
-	s.Plant(s, one, []byte(strings.Replace(theirs, "4", "5", 1))) // It went on.
+	s.Plant(s.one, []byte(strings.Replace(theirs, "4", "5", 1))) // It went on.
 	if err := s.try(first); !errors.Is(err, checkpoint.ErrCorrupt) && !errors.Is(err, checkpoint.ErrFenced) {
 		s.Errorf("a save in place of what has changed: %v", err)
 	}
-	s.want(one, []byte(strings.Replace(theirs, "4", "5", 1)))
-	s.Plant(s, one, []byte(theirs))
+	s.want(s.one, []byte(strings.Replace(theirs, "4", "5", 1)))
+	s.Plant(s.one, []byte(theirs))
 	for range 2 { // The first answer was lost, and it is sent again.
-		s.save(one, first)
+		s.save(s.one, first)
 	}
 	late := state(1, 6, "b", "late")
 	late.Replaces = first.Replaces
 	s.refused("another save in its place", s.try(late), checkpoint.ErrFenced)
-	s.save(one, state(2, 5, "a", "two"))
+	s.save(s.one, state(2, 5, "a", "two"))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/joho/godotenv"
@@ -45,7 +46,7 @@ func newRoot() *cobra.Command {
 		verbs []*cobra.Command
 	}{
 		{"Run a server, or a witness:", []*cobra.Command{newDemo(), newServe(), newWitness()}},
-		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newIntegrity(), newVerify(), newAudit()}},
+		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newConformance(), newIntegrity(), newVerify(), newAudit(), newTorture()}},
 		{"Work with a server:", []*cobra.Command{newKeys(), newLog(), newMCP(), newMultidraw(), newSagas(), newMigrate()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title})
@@ -201,15 +202,17 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 // chosenTarget reports whether a server or a database was named on the command line.
 func chosenTarget(flags *pflag.FlagSet) (bool, error) {
 	var names []string
+	several := false
 	flags.Visit(func(f *pflag.Flag) {
-		if _, target := f.Annotations[namesTarget]; target {
+		if how, target := f.Annotations[namesTarget]; target {
 			names = append(names, "--"+f.Name)
+			several = slices.Contains(how, besideOthers)
 		}
 	})
-	if len(names) > 1 {
+	if len(names) > 1 && !several {
 		return false, fmt.Errorf("%s each name a server or a database: give one of them", strings.Join(names, " and "))
 	}
-	return len(names) == 1, nil
+	return len(names) > 0, nil
 }
 
 func environmentName(flag string) string {

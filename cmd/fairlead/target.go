@@ -42,6 +42,9 @@ const keyVariable = "FAIRLEAD_KEY"
 // namesTarget is the annotation of flags of which one names what a verb works on.
 const namesTarget = "names a target"
 
+// besideOthers is the annotation's value for flags of which several may be given.
+const besideOthers = "beside others"
+
 // bind is for verbs that work on a server or on a database.
 func (t *target) bind(cmd *cobra.Command) {
 	f := cmd.Flags()

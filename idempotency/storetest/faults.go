@@ -296,7 +296,7 @@ func (s *suite) stopped() {
 // restarts: the store's server is killed and started again under load. I1 to I3.
 func (s *suite) restarts() {
 	if s.h.Restart == nil {
-		s.Skip("there is no server")
+		s.Skip("it needs a server of its own, which it may kill")
 	}
 	w := newWorld()
 	// A restart takes less than a lease here, so that nothing is taken over, and is waited for.

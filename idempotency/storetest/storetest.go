@@ -13,11 +13,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"testing"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/conformance"
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -30,30 +31,60 @@ type Harness struct {
 	Restart func()
 }
 
-// Run runs the suite. Each test gets a harness of its own; the one that restarts the server asks for it by restarts.
-func Run(t *testing.T, harness func(t *testing.T, restarts bool) Harness) {
-	t.Helper()
-	for name, run := range map[string]func(*suite){
-		"Life": (*suite).life, "AnswersAreKeptToTheByte": (*suite).exact, "CallsMayBeRepeated": (*suite).repeated,
-		"TakenOverAfterTheLease": (*suite).takenOver, "ExtendedLease": (*suite).extended, "Parked": (*suite).parked,
-		"Retention": (*suite).retention, "RacesHaveOneWinner": (*suite).races,
+// test is one of the suite.
+type test struct {
+	conformance.Check
 
-		"ConcurrentDuplicates": (*suite).duplicates, "CrashAtEachPointParked": (*suite).crashParked,
-		"CrashAtEachPointFreed": (*suite).crashFreed, "StoppedHandlerIsFenced": (*suite).stopped, restarts: (*suite).restarts,
-	} {
-		t.Run(name, func(t *testing.T) {
+	run func(*suite)
+}
+
+func tests() []test {
+	of := func(name, guarantees, tries string, run func(*suite)) test {
+		return test{conformance.Check{Name: name, Guarantees: strings.Fields(guarantees), Tries: tries}, run}
+	}
+	return []test{
+		of("Life", "I1 I2", "a key goes from its request over its execution to its answer, which stays", (*suite).life),
+		of("AnswersAreKeptToTheByte", "I2", "answers of all kinds come back byte for byte", (*suite).exact),
+		of("CallsMayBeRepeated", "I3", "each call to the store, repeated as if its answer was lost, changes nothing more", (*suite).repeated),
+		of("TakenOverAfterTheLease", "I1", "another execution begins when the lease has ended, and fences the first", (*suite).takenOver),
+		of("ExtendedLease", "I1", "an execution that extends its lease keeps its key", (*suite).extended),
+		of("Parked", "I3", "a key whose execution died with an unknown outcome is not executed again", (*suite).parked),
+		of("Retention", "I2", "an answer is kept for its time, and then forgotten", (*suite).retention),
+		of("RacesHaveOneWinner", "I1", "of many who begin, complete or release at once, one does", (*suite).races),
+		of("ConcurrentDuplicates", "I1 I2", "of 50 copies of a request at two processes, one is executed, and all get its answer", (*suite).duplicates),
+		of("CrashAtEachPointParked", "I1 I3", "the process dies at each point of a request whose effect can be looked for: there is one effect", (*suite).crashParked),
+		of("CrashAtEachPointFreed", "I1 I2", "the process dies at each point of a request that may be repeated: the next has a greater fence", (*suite).crashFreed),
+		of("StoppedHandlerIsFenced", "I1 I2", "a handler that was stopped past its lease can't keep its answer", (*suite).stopped),
+		of(restarts, "I1 I2 I3", "the server is killed and started again under load", (*suite).restarts),
+	}
+}
+
+// Checks lists what the suite has, in order.
+func Checks() []conformance.Check {
+	var all []conformance.Check
+	for _, x := range tests() {
+		all = append(all, x.Check)
+	}
+	return all
+}
+
+// Run runs the suite. Each check gets a harness of its own; the one that restarts the server asks for it by restarts.
+func Run[T conformance.Test[T]](t T, harness func(t T, restarts bool) Harness) {
+	t.Helper()
+	for _, x := range tests() {
+		t.Run(x.Name, func(t T) {
 			t.Parallel()
-			run(&suite{T: t, h: harness(t, name == restarts)})
+			x.run(&suite{TB: t, h: harness(t, x.Name == restarts)})
 		})
 	}
 }
 
-// restarts is the test that needs a server of its own.
+// restarts is the check that needs a server of its own.
 const restarts = "ServerRestarts"
 
-// suite is one test.
+// suite is one check.
 type suite struct {
-	*testing.T
+	conformance.TB
 
 	h Harness
 }
@@ -67,7 +98,7 @@ const (
 	long  = 10 * time.Minute
 )
 
-func (s *suite) ctx() context.Context { return testwait.Context(s, patience) }
+func (s *suite) ctx() context.Context { return testwait.Context(s.TB, patience) }
 
 // request is one of a new key.
 func request() idempotency.Request {

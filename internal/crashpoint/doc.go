@@ -47,3 +47,14 @@ const (
 	BooksCounted = "books.counted" // a part of the entries is counted, which is not written yet
 	BooksSaved   = "books.saved"   // it is written
 )
+
+// Names are all places, in the order above.
+func Names() []string {
+	return []string{
+		LedgerBeforeCommit, LedgerAfterCommit, LotteryBeforeCommit, LotteryAfterCommit, LotteryDraw, LotteryCancelRefunds, LotterySealed,
+		LotteryRound, LotteryRoundDrawn, AuctionBeforeCommit, AuctionAfterCommit, PublishClaimed, PublishSent, PublishMarked,
+		SubscriptionSent, AuctionSettle, CrossIntent, CrossDebited, CrossCredited, CrossUndone, CrossPrepared, CrossReady, CrossDecided,
+		CrossCommitted, CrossUnlogged, MultidrawBeforeCheckpoint, MultidrawAfterCheckpoint, LogAppend, LogAppended, LogSigned, LogSeen,
+		BooksClosed, BooksBegun, BooksCounted, BooksSaved,
+	}
+}

@@ -36,17 +36,15 @@ func TestLocksConformOverHTTP(t *testing.T) {
 		}
 		return locktest.Harness{
 			LeavesGrants: true, // An answer that nobody reads is lost.
-			Open: func(tb testing.TB) (lock.Backend, func()) {
-				tb.Helper()
-				b := open(tb, e.http)
+			Open: func() (lock.Backend, func()) {
+				b := open(t, e.http)
 				return b, b.Close
 			},
-			OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
-				tb.Helper()
+			OpenDoomed: func() (lock.Backend, func()) {
 				var m mortal
 				transport := &http.Transport{DialContext: m.dial}
-				tb.Cleanup(transport.CloseIdleConnections)
-				return open(tb, &http.Client{Transport: transport}), m.die
+				t.Cleanup(transport.CloseIdleConnections)
+				return open(t, &http.Client{Transport: transport}), m.die
 			},
 			Fence: func(ctx context.Context, resource string, token int64) error {
 				conn, err := pgx.Connect(ctx, e.dbURL)

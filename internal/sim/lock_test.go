@@ -20,7 +20,8 @@ import (
 
 // TestLocksOfAllKinds lets callers of three kinds want the same keys: over HTTP by either of two servers, and in Go on the
 // servers' database. To each other they are but owners and waiters.
-func TestLocksOfAllKinds(t *testing.T) {
+func TestLocksOfAllKinds(t *testing.T) { //nolint:tparallel // Its parts take turns, beside other tests.
+	beside(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
@@ -34,18 +35,18 @@ func TestLocksOfAllKinds(t *testing.T) {
 		return b
 	}
 	t.Run("suite", func(t *testing.T) {
-		locktest.Run(t, func(*testing.T) locktest.Harness {
+		locktest.Run(t, func(t *testing.T) locktest.Harness {
+			t.Helper()
 			var opened atomic.Int64
-			return locktest.Harness{Open: func(tb testing.TB) (lock.Backend, func()) {
-				tb.Helper()
+			return locktest.Harness{Open: func() (lock.Backend, func()) {
 				n := opened.Add(1) % 3
 				if n < 2 {
-					return overHTTP(tb, servers[n]), func() {}
+					return overHTTP(t, servers[n]), func() {}
 				}
 				pool, err := pgxpool.New(context.Background(), database)
-				testwait.Must(tb, err)
+				testwait.Must(t, err)
 				b := pglock.New(pool, pglock.Options{})
-				tb.Cleanup(func() {
+				t.Cleanup(func() {
 					b.Close()
 					pool.Close()
 				})

@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/conformance"
 )
 
 // Stopped checks that a process which was stopped past the end of its lease notices at once. hold takes a lease and returns its
 // context, which must not seem alive at any moment after over. The test's own process is stopped for two leases, so that the test
 // must not run in parallel with others.
-func Stopped(t *testing.T, lease time.Duration, hold func() (ctx context.Context, over time.Time)) {
+func Stopped(t conformance.TB, lease time.Duration, hold func() (ctx context.Context, over time.Time)) {
 	t.Helper()
 	const rounds = 5 // The machine decides how the process's threads go on.
 	for range rounds {

@@ -7,22 +7,32 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/conformance"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// poll is the pause between two looks.
-const poll = 5 * time.Millisecond
+// poll is the first pause between two looks, and mostPoll the longest: each look may take a connection to a database, or a page of
+// metrics, and what takes longer is as well seen a moment later.
+const (
+	poll     = 5 * time.Millisecond
+	mostPoll = 25 * time.Millisecond
+)
 
 // Eventually polls until ok holds, and fails the test when it does not within the limit.
-func Eventually(tb testing.TB, limit time.Duration, what string, ok func() bool) {
+func Eventually(tb conformance.TB, limit time.Duration, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(limit); !ok(); wait.For(context.Background(), poll) {
+	most := mostPoll
+	if Torture() || os.Getenv("FAIRLEAD_PROMISES") != "" { // They measure.
+		most = poll
+	}
+	pause := poll
+	for deadline := time.Now().Add(limit); !ok(); pause = min(pause+time.Millisecond, most) {
 		if time.Now().After(deadline) {
 			tb.Fatalf("%s: not within %v", what, limit)
 		}
+		wait.For(context.Background(), pause)
 	}
 }
 
@@ -42,7 +52,7 @@ func Must(tb interface {
 func Err[T any](_ T, err error) error { return err }
 
 // Check fails the test when err is not nil, and lets it go on.
-func Check(tb testing.TB, err error) {
+func Check(tb conformance.TB, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Error(err)
@@ -50,7 +60,7 @@ func Check(tb testing.TB, err error) {
 }
 
 // Context returns a context that ends with the test, or after the limit.
-func Context(tb testing.TB, limit time.Duration) context.Context {
+func Context(tb conformance.TB, limit time.Duration) context.Context {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), limit)
 	tb.Cleanup(cancel)
@@ -71,12 +81,14 @@ func Count(few, many int) int {
 	return few
 }
 
-// Rand returns the test's one source of randomness, and its seed: that of FAIRLEAD_SEED, or a new one, which a failing test
-// prints.
-func Rand(tb testing.TB) (*rand.Rand, uint64) {
+// Rand returns the test's one source of randomness, and its seed: the test's own, that of FAIRLEAD_SEED, or a new one, which a failing
+// test prints.
+func Rand(tb conformance.TB) (*rand.Rand, uint64) {
 	tb.Helper()
 	seed := rand.Uint64() >> 16 //nolint:gosec // Tests need no secrecy.
-	if text := os.Getenv("FAIRLEAD_SEED"); text != "" {
+	if seeded, ok := tb.(conformance.Seeded); ok {
+		seed = seeded.Seed()
+	} else if text := os.Getenv("FAIRLEAD_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
 			tb.Fatalf("FAIRLEAD_SEED: %v", err)

@@ -107,7 +107,7 @@ func (s *suite) exclusive(workers, rounds int, keys []string, choose func(rng *r
 	lockers := []*lock.Locker{s.locker(), s.locker()}
 	inside, last := make([]atomic.Int32, len(keys)), make([]atomic.Int64, len(keys))
 	var all sync.WaitGroup
-	ctx := testwait.Context(s.T, 4*patience)
+	ctx := testwait.Context(s.TB, 4*patience)
 	began := time.Now()
 	for i := range workers {
 		seed := s.rng.Uint64()
@@ -239,7 +239,7 @@ func (s *suite) cancelled() {
 }
 
 func (s *suite) closing() {
-	b, stop := s.h.Open(s.T)
+	b, stop := s.h.Open()
 	l, other := lock.New(b, lock.LockerOptions{}), s.locker()
 	k := key("k")
 	h := s.acquire(other, lock.Options{}, k)

@@ -16,7 +16,7 @@ import (
 // rings: each of n owners holds a key and asks for the next one's, spread over four processes.
 func (s *suite) rings() {
 	lockers := []*lock.Locker{s.locker(), s.locker(), s.locker(), s.locker()}
-	testpromise.CheckEach(s.T, []string{"deadlock"}, func(seen func(string, time.Duration)) {
+	testpromise.CheckEach(s.TB, []string{"deadlock"}, func(seen func(string, time.Duration)) {
 		for round := range testwait.Count(1, 72) {
 			for n := 2; n <= 8; n++ {
 				seen("deadlock", s.ring(lockers, n, round))
@@ -105,7 +105,7 @@ func (s *suite) noFalseVictims() {
 	keys := newKeys(12)
 	const owners = 16
 	rounds := testwait.Count(6, 4000) // of three requests each
-	ctx := testwait.Context(s.T, time.Duration(testwait.Count(4, 120))*patience)
+	ctx := testwait.Context(s.TB, time.Duration(testwait.Count(4, 120))*patience)
 	var all sync.WaitGroup
 	for i := range owners {
 		seed := s.rng.Uint64()
@@ -160,7 +160,7 @@ func (s *suite) nested() {
 	x, y := key("x"), key("y")
 	hx := s.acquire(l, lock.Options{}, x)
 	hy, err := l.Acquire(hx.Context(), []string{y}, lock.Options{})
-	testwait.Must(s.T, err)
+	testwait.Must(s.TB, err)
 	if hy.Owner() != hx.Owner() || hx.Owner() == "" {
 		s.Errorf("owners %q and %q", hx.Owner(), hy.Owner())
 	}

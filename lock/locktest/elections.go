@@ -20,7 +20,7 @@ const long = 10 * time.Minute
 func (s *suite) candidate(b lock.Backend, name, who string, ttl time.Duration) *lock.Election {
 	s.Helper()
 	e, err := lock.NewElection(lock.New(b, lock.LockerOptions{}), name, lock.ElectionOptions{Candidate: who, TTL: ttl})
-	testwait.Must(s.T, err)
+	testwait.Must(s.TB, err)
 	return e
 }
 
@@ -93,7 +93,7 @@ func (s *suite) observed() {
 			s.Fatalf("seen %+v, %v, want nobody", l, err)
 		}
 		t, err := e.Campaign(s.ctx())
-		testwait.Must(s.T, err)
+		testwait.Must(s.TB, err)
 		if l, err, _ := seen(); err != nil || l.Term != t.Token(name) || l.Candidate != "me" || l.Term <= last {
 			s.Fatalf("seen %+v, %v after term %d, want term %d", l, err, last, t.Token(name))
 		}
@@ -105,7 +105,7 @@ func (s *suite) observed() {
 // leading: candidates that run for ever lead in turns, one at a time and in growing terms, and a leader that dies is
 // replaced in time.
 func (s *suite) leading() {
-	testpromise.Check(s.T, "lock-after-death", s.lead)
+	testpromise.Check(s.TB, "lock-after-death", s.lead)
 }
 
 // lead returns how long after its TTL a dead leader was replaced.
@@ -113,9 +113,9 @@ func (s *suite) lead() time.Duration {
 	s.Helper()
 	const ttl = 700 * time.Millisecond
 	name := key("leader")
-	doomed, stop := s.h.OpenDoomed(s.T)
+	doomed, stop := s.h.OpenDoomed()
 	dead, err := s.candidate(doomed, name, "dead", ttl).Campaign(s.Context())
-	testwait.Must(s.T, err)
+	testwait.Must(s.TB, err)
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
 	var inside atomic.Int32

@@ -146,7 +146,7 @@ func (s *suite) histories() {
 	runs, operations := testwait.Count(4, 100), 0
 	defer func() { s.Logf("%d runs of seed %d, %d operations", runs, s.seed, operations) }()
 	for run := range runs {
-		x := &history{suite: s, ctx: testwait.Context(s.T, 2*patience), began: time.Now()}
+		x := &history{suite: s, ctx: testwait.Context(s.TB, 2*patience), began: time.Now()}
 		keys := newKeys(2)
 		var all sync.WaitGroup
 		for client := range 5 {

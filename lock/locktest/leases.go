@@ -24,14 +24,14 @@ func request(ttl time.Duration, k string) lock.Request {
 func (s *suite) deadHolder() {
 	next := s.locker()
 	const ttl = 700 * time.Millisecond
-	testpromise.Check(s.T, "lock-after-death", func() time.Duration {
+	testpromise.Check(s.TB, "lock-after-death", func() time.Duration {
 		s.Helper()
-		doomed, stop := s.h.Open(s.T)
+		doomed, stop := s.h.Open()
 		k := key("k")
 		began := time.Now()
 		// It is granted, and its process is never heard of again.
 		_, err := doomed.Acquire(s.ctx(), request(ttl, k))
-		testwait.Must(s.T, err)
+		testwait.Must(s.TB, err)
 		c := s.next(next, k)
 		stop()
 		took := s.granted(c).Sub(began)
@@ -46,12 +46,12 @@ func (s *suite) deadHolder() {
 func (s *suite) deadWaiter() {
 	b, l := s.process()
 	// A dead waiter whose turn comes is a dead holder.
-	testpromise.Check(s.T, cmp.Or(s.h.BehindDeadWaiter, "lock-after-death"), func() time.Duration { return s.passDeadWaiter(b, l) })
+	testpromise.Check(s.TB, cmp.Or(s.h.BehindDeadWaiter, "lock-after-death"), func() time.Duration { return s.passDeadWaiter(b, l) })
 }
 
 func (s *suite) passDeadWaiter(b lock.Backend, l *lock.Locker) time.Duration {
 	s.Helper()
-	doomed, stop := s.h.OpenDoomed(s.T)
+	doomed, stop := s.h.OpenDoomed()
 	k := key("k")
 	h := s.acquire(l, lock.Options{}, k)
 	dead := s.async(s.ctx(), lock.New(doomed, lock.LockerOptions{}), lock.Options{Wait: lock.Forever}, k)
@@ -143,7 +143,7 @@ func (s *suite) noRevival() {
 	k := key("k")
 	acquire := func(ttl time.Duration) lock.Grant {
 		g, err := b.Acquire(s.ctx(), request(ttl, k))
-		testwait.Must(s.T, err)
+		testwait.Must(s.TB, err)
 		return g
 	}
 	g := acquire(lock.MinTTL)
@@ -176,11 +176,11 @@ func (s *suite) ownRelease() {
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
 	h, err := other.Acquire(ctx, []string{k}, lock.Options{Wait: patience})
-	testwait.Must(s.T, err)
+	testwait.Must(s.TB, err)
 	s.is("release of a lost lock", old.Release(s.ctx()), lock.ErrLost)
 	s.refused(l, k)
 	cancel()
-	testwait.Must(s.T, h.Release(ctx))
+	testwait.Must(s.TB, h.Release(ctx))
 	s.release(h, s.acquire(l, lock.Options{}, k)) // The second release returns what the first did.
 }
 
@@ -206,6 +206,9 @@ func (s *suite) maxHold() {
 }
 
 func (s *suite) fenced() {
+	if s.h.Fence == nil {
+		s.Skip("there is no guarded write")
+	}
 	k := key("k")
 	old := s.acquire(s.locker(), lock.Options{TTL: lock.MinTTL, NoRenewal: true}, k)
 	write := func(h *lock.Held, want error) {
@@ -259,7 +262,7 @@ func (s *suite) shortLease(l, other *lock.Locker, o lock.Options) bool {
 	if errors.Is(err, lock.ErrLost) && time.Since(began) >= o.TTL {
 		return false
 	}
-	testwait.Must(s.T, err)
+	testwait.Must(s.TB, err)
 	next := s.async(s.ctx(), other, lock.Options{TTL: lock.MinTTL, Wait: patience}, k)
 	limit := 4 * lock.MinTTL
 	if o.NoRenewal {
@@ -285,7 +288,7 @@ func (s *suite) shortLease(l, other *lock.Locker, o lock.Options) bool {
 	if errors.Is(r.err, lock.ErrLost) {
 		return false
 	}
-	testwait.Must(s.T, r.err)
+	testwait.Must(s.TB, r.err)
 	if lost {
 		s.knewFirst(knew, r.at)
 	}

@@ -14,11 +14,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"testing"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/conformance"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -27,9 +28,9 @@ import (
 type Harness struct {
 	// Open returns one more backend on the store, as another process would have it. It is a [lock.Inspector], and is closed by
 	// the returned function, or at the test's end.
-	Open func(t testing.TB) (b lock.Backend, stop func())
+	Open func() (b lock.Backend, stop func())
 	// OpenDoomed opens a backend whose stop function crashes it: nothing is said any more, and nothing is undone.
-	OpenDoomed func(t testing.TB) (b lock.Backend, stop func())
+	OpenDoomed func() (b lock.Backend, stop func())
 	// Fence does a guarded write to a resource, in a transaction of its own. Nil: histories have no such writes.
 	Fence func(ctx context.Context, resource string, token int64) error
 	// LeavesGrants says that a request which is called off at the moment of its grant may leave the lock held until the lease
@@ -40,60 +41,80 @@ type Harness struct {
 	BehindDeadWaiter string
 }
 
-// Run runs the suite, or only those of its tests that are named. Each test gets a harness of its own.
-func Run(t *testing.T, harness func(t *testing.T) Harness, only ...string) {
+// test is one of the suite.
+type test struct {
+	conformance.Check
+
+	run func(*suite)
+}
+
+func tests() []test {
+	of := func(name, guarantees, tries string, run func(*suite)) test {
+		return test{conformance.Check{Name: name, Guarantees: strings.Fields(guarantees), Tries: tries}, run}
+	}
+	return []test{
+		of("TokensGrow", "L1", "tokens of a key grow over releases, expiry and two processes", (*suite).tokensGrow),
+		of("AllOrNothing", "L1", "a request for several keys gets all of them or none", (*suite).allOrNothing),
+		of("WaitLimit", "L1", "a request gives up at its wait limit, and leaves nothing behind", (*suite).waitLimit),
+		of("InOrderOfAsking", "L1", "eight requests of two processes are granted in the order of asking", (*suite).inOrder),
+		of("ContendersOnOneKey", "L1", "64 contenders never hold one key together", (*suite).contenders),
+		of("ManyKeysInOpposingOrders", "L1", "requests for the same keys in different orders exclude each other and get on", (*suite).opposingOrders),
+		of("SixtyFourKeys", "L1", "single keys and all 64 at once exclude each other", (*suite).sixtyFourKeys),
+		of("ManyKeysDoNotStarve", "L1", "a request for two keys gets them while others keep taking one", (*suite).noStarvation),
+		of("CancelledAtRandomMoments", "L3", "callers leave at any moment, and no lock and no place in line is left over", (*suite).cancelled),
+		of("CancelledAtEveryPoint", "L3", "a caller leaves at each point at which its request looks, and the key becomes free", (*suite).cancelledEverywhere),
+		of("DeadHolderIsReplaced", "L3", "the next waiter is granted a dead holder's lock within TTL + 2 s, and not before the TTL", (*suite).deadHolder),
+		of("DeadWaiterIsPassedOver", "L3", "a waiter behind a dead one is granted after the release", (*suite).deadWaiter),
+		of("LostRenewalsEndTheContextInTime", "L3", "a holder whose renewals fail knows before the next is granted", (*suite).lostRenewals),
+		of("ShortLeases", "L3", "the shortest leases are kept, or known to be lost in time", (*suite).shortLeases),
+		of("RenewalNeverRevives", "L3", "a renewal that comes too late revives nothing", (*suite).noRevival),
+		of("ReleaseFreesItsOwnOnly", "L3", "a late release frees no lock but its own", (*suite).ownRelease),
+		of("MaximumHold", "L3", "a lock ends at its maximum hold", (*suite).maxHold),
+		of("DeadlockRings", "L4", "each ring of 2 to 8 owners is broken within 1 s, with one victim that is told the cycle", (*suite).rings),
+		of("DeadlockOfManyKeys", "L4", "cycles that share owners are broken with no more victims than necessary", (*suite).knot),
+		of("NoFalseVictims", "L4", "owners that only wait for each other are no victims", (*suite).noFalseVictims),
+		of("HolderOvertakesThoseWhoWaitForIt", "L4", "a holder is not kept from a free key by those who wait for it", (*suite).overtaking),
+		of("NestedLocksHaveOneOwner", "L4", "locks taken under a lock have its owner, and their deadlocks are found", (*suite).nested),
+		of("FenceRefusesOldTokens", "L2", "a guarded write with an older token is refused once a newer one was seen", (*suite).fenced),
+		of("ClosingAnswersWaiters", "L3", "a process that closes answers its waiters, and leaves no place in line", (*suite).closing),
+		of("ElectionsHandOver", "D1", "candidates lead in turns, and each term is greater than the one before", (*suite).elections),
+		of("ElectionsObserved", "D1", "an observer sees each leader, and terms only grow", (*suite).observed),
+		of("ElectionsRun", "D1 L3", "one leads at a time, and a dead leader is replaced within TTL + 2 s", (*suite).leading),
+		of("Histories", "L1 L2", "histories of concurrent clients fit a sequential lock", (*suite).histories),
+	}
+}
+
+// Checks lists what the suite has, in order.
+func Checks() []conformance.Check {
+	var all []conformance.Check
+	for _, x := range tests() {
+		all = append(all, x.Check)
+	}
+	return all
+}
+
+// Run runs the suite, or only those of its checks that are named. Each check gets a harness of its own.
+func Run[T conformance.Test[T]](t T, harness func(t T) Harness, only ...string) {
 	t.Helper()
-	for _, test := range []struct {
-		name string
-		run  func(*suite)
-	}{
-		{"TokensGrow", (*suite).tokensGrow},
-		{"AllOrNothing", (*suite).allOrNothing},
-		{"WaitLimit", (*suite).waitLimit},
-		{"InOrderOfAsking", (*suite).inOrder},
-		{"ContendersOnOneKey", (*suite).contenders},
-		{"ManyKeysInOpposingOrders", (*suite).opposingOrders},
-		{"SixtyFourKeys", (*suite).sixtyFourKeys},
-		{"ManyKeysDoNotStarve", (*suite).noStarvation},
-		{"CancelledAtRandomMoments", (*suite).cancelled},
-		{"CancelledAtEveryPoint", (*suite).cancelledEverywhere},
-		{"DeadHolderIsReplaced", (*suite).deadHolder},
-		{"DeadWaiterIsPassedOver", (*suite).deadWaiter},
-		{"LostRenewalsEndTheContextInTime", (*suite).lostRenewals},
-		{"ShortLeases", (*suite).shortLeases},
-		{"RenewalNeverRevives", (*suite).noRevival},
-		{"ReleaseFreesItsOwnOnly", (*suite).ownRelease},
-		{"MaximumHold", (*suite).maxHold},
-		{"DeadlockRings", (*suite).rings},
-		{"DeadlockOfManyKeys", (*suite).knot},
-		{"NoFalseVictims", (*suite).noFalseVictims},
-		{"HolderOvertakesThoseWhoWaitForIt", (*suite).overtaking},
-		{"NestedLocksHaveOneOwner", (*suite).nested},
-		{"FenceRefusesOldTokens", (*suite).fenced},
-		{"ClosingAnswersWaiters", (*suite).closing},
-		{"ElectionsHandOver", (*suite).elections},
-		{"ElectionsObserved", (*suite).observed},
-		{"ElectionsRun", (*suite).leading},
-		{"Histories", (*suite).histories},
-	} {
-		if len(only) > 0 && !slices.Contains(only, test.name) {
+	for _, x := range tests() {
+		if len(only) > 0 && !slices.Contains(only, x.Name) {
 			continue
 		}
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(x.Name, func(t T) {
 			t.Parallel()
-			s := &suite{T: t, h: harness(t)}
+			s := &suite{TB: t, h: harness(t)}
 			s.rng, s.seed = testwait.Rand(t)
-			test.run(s)
+			x.run(s)
 		})
 	}
 }
 
-// suite is one test.
+// suite is one check.
 type suite struct {
-	*testing.T
+	conformance.TB
 
 	h    Harness
-	rng  *rand.Rand // for the test's own goroutine
+	rng  *rand.Rand // for the check's own goroutine
 	seed uint64
 }
 
@@ -103,7 +124,7 @@ func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) } /
 // process opens one more backend, as another process would.
 func (s *suite) process() (lock.Backend, *lock.Locker) {
 	s.Helper()
-	b, _ := s.h.Open(s.T)
+	b, _ := s.h.Open()
 	return b, lock.New(b, lock.LockerOptions{})
 }
 
@@ -129,7 +150,7 @@ const patience = 30 * time.Second
 
 func (s *suite) ctx() context.Context {
 	s.Helper()
-	return testwait.Context(s.T, patience)
+	return testwait.Context(s.TB, patience)
 }
 
 // is fails the test unless an error is the one that it should be.
@@ -143,14 +164,14 @@ func (s *suite) is(what string, err, want error) {
 func (s *suite) acquire(l *lock.Locker, o lock.Options, keys ...string) *lock.Held {
 	s.Helper()
 	h, err := l.Acquire(s.ctx(), keys, o)
-	testwait.Must(s.T, err)
+	testwait.Must(s.TB, err)
 	return h
 }
 
 func (s *suite) release(all ...*lock.Held) {
 	s.Helper()
 	for _, h := range all {
-		testwait.Must(s.T, h.Release(s.ctx()))
+		testwait.Must(s.TB, h.Release(s.ctx()))
 	}
 }
 
@@ -169,7 +190,7 @@ func (s *suite) refused(l *lock.Locker, keys ...string) {
 
 func (s *suite) eventually(what string, ok func() bool) {
 	s.Helper()
-	testwait.Eventually(s.T, patience, what, ok)
+	testwait.Eventually(s.TB, patience, what, ok)
 }
 
 // waiting counts the requests that are in line for one of the keys, or for any key where none is named. Other tests may
@@ -177,7 +198,7 @@ func (s *suite) eventually(what string, ok func() bool) {
 func (s *suite) waiting(b lock.Backend, keys ...string) int {
 	s.Helper()
 	snapshot, err := b.(lock.Inspector).Snapshot(s.ctx()) //nolint:errcheck,forcetypeassert // As [Harness] says.
-	testwait.Must(s.T, err)
+	testwait.Must(s.TB, err)
 	n := 0
 	for _, w := range snapshot.Waiters {
 		if len(keys) == 0 || slices.ContainsFunc(w.Keys, func(k string) bool { return slices.Contains(keys, k) }) {
@@ -244,7 +265,7 @@ func (s *suite) await(c <-chan result) result {
 func (s *suite) granted(c <-chan result) time.Time {
 	s.Helper()
 	r := s.await(c)
-	testwait.Must(s.T, r.err)
+	testwait.Must(s.TB, r.err)
 	s.release(r.held)
 	return r.at
 }

@@ -12,9 +12,9 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
-	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/conformance"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -49,12 +49,12 @@ type report struct {
 // WakeUps checks that no wake-up is lost: 8 processes with 8 waiters each want one key, for some seconds or, in a long run, a
 // minute. What is judged is the longest time for which the key lay idle, beyond a hold and what the machine itself was late by.
 // child names the test that calls [Contend], env what it needs.
-func WakeUps(t *testing.T, child string, env ...string) {
+func WakeUps(t conformance.TB, child string, env ...string) {
 	t.Helper()
 	testpromise.Check(t, "hand-over", func() time.Duration { return longestStall(t, child, env) })
 }
 
-func longestStall(t *testing.T, child string, env []string) time.Duration {
+func longestStall(t conformance.TB, child string, env []string) time.Duration {
 	t.Helper()
 	span := time.Duration(testwait.Count(2, 60)) * time.Second
 	ctx := testwait.Context(t, span+4*patience)
@@ -140,13 +140,13 @@ func contender(ctx context.Context, child string, env []string, begin func()) (g
 }
 
 // Contend is the part of one process of [WakeUps]: the test that was named calls it. In all other runs it skips the test.
-func Contend(t *testing.T, open func(t *testing.T) lock.Backend) {
+func Contend(t conformance.TB, open func() lock.Backend) {
 	t.Helper()
 	span, err := time.ParseDuration(os.Getenv(contendEnv))
 	if err != nil {
 		t.Skip("run by another test")
 	}
-	l := lock.New(open(t), lock.LockerOptions{})
+	l := lock.New(open(), lock.LockerOptions{})
 	// Connections are made before anything is measured: those of all waiters, and that by which wake-ups are heard.
 	hold(t, l, key("warm-up"), func(round int) bool { return round < 10 })
 	fmt.Println("ready")
@@ -163,7 +163,7 @@ func Contend(t *testing.T, open func(t *testing.T) lock.Backend) {
 }
 
 // hold lets the waiters of a process hold a lock again and again, as long as more allows it.
-func hold(t *testing.T, l *lock.Locker, k string, more func(round int) bool) (tenures []tenure) {
+func hold(t conformance.TB, l *lock.Locker, k string, more func(round int) bool) (tenures []tenure) {
 	t.Helper()
 	var mu sync.Mutex
 	var all sync.WaitGroup

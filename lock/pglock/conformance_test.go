@@ -58,16 +58,14 @@ func harness(t *testing.T, url string) locktest.Harness {
 	writes := pool(t, url)
 	return locktest.Harness{
 		BehindDeadWaiter: "lock-behind-dead-waiter",
-		Open: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			b := open(tb, url, Options{})
+		Open: func() (lock.Backend, func()) {
+			b := open(t, url, Options{})
 			return b, b.Close
 		},
-		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			p := pool(tb, url)
+		OpenDoomed: func() (lock.Backend, func()) {
+			p := pool(t, url)
 			b := New(p, Options{Schema: testSchema})
-			tb.Cleanup(b.Close)
+			t.Cleanup(b.Close)
 			return b, func() {
 				p.Close() // Without a connection, nothing that it would still like to say is heard.
 				b.Close()

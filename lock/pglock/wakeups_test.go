@@ -13,8 +13,7 @@ import (
 const contendURL = "FAIRLEAD_TEST_CONTEND_URL"
 
 func TestContender(t *testing.T) {
-	locktest.Contend(t, func(t *testing.T) lock.Backend {
-		t.Helper()
+	locktest.Contend(t, func() lock.Backend {
 		p := pool(t, os.Getenv(contendURL))
 		// All at once, so that none has to be made later: a caller waits for a new one, though others are free again.
 		for range p.Config().MaxConns {

@@ -2,13 +2,12 @@ package redislock
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/fairlead-dev/fairlead/internal/rediskit"
+	"github.com/fairlead-dev/fairlead/internal/guarded"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -109,39 +108,25 @@ func inLine(tb testing.TB, b *Backend) {
 	eventually(tb, "one waits", func() bool { s, err := b.Snapshot(tb.Context()); return err == nil && len(s.Waiters) == 1 })
 }
 
-// guarded writes to a resource unless it has seen a newer token, all in one script.
-const guarded = `
-local seen = tonumber(redis.call('HGET', KEYS[1], 'token') or '0')
-if tonumber(ARGV[1]) < seen then return 0 end
-redis.call('HSET', KEYS[1], 'token', ARGV[1], 'value', ARGV[1])
-return 1`
-
 func harness(t *testing.T, connect func(tb testing.TB) testredis.Conn) locktest.Harness {
 	t.Helper()
 	writes := connect(t)
-	script := rediskit.NewScript(guarded)
 	o := Options{Namespace: t.Name()}
 	return locktest.Harness{
-		Open: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			b := on(tb, connect(tb), o)
+		Open: func() (lock.Backend, func()) {
+			b := on(t, connect(t), o)
 			return b, b.Close
 		},
-		OpenDoomed: func(tb testing.TB) (lock.Backend, func()) {
-			tb.Helper()
-			c := connect(tb)
-			b := on(tb, c, o)
+		OpenDoomed: func() (lock.Backend, func()) {
+			c := connect(t)
+			b := on(t, c, o)
 			return b, func() {
 				c.Close() // Nothing that it would still like to say is heard.
 				b.Close()
 			}
 		},
 		Fence: func(ctx context.Context, resource string, token int64) error {
-			n, err := script.Run(ctx, writes, []string{"resource:" + resource}, []string{strconv.FormatInt(token, 10)})
-			if err == nil && n == int64(0) {
-				return lock.ErrStaleToken
-			}
-			return err
+			return guarded.Redis(ctx, writes, "resource:"+resource, token)
 		},
 	}
 }
