@@ -33,8 +33,10 @@ const (
 		current_setting('transaction_read_only')::boolean`
 	sumWeights = `SELECT currency, coalesce(sum((hashtextextended(id, hashtextextended(currency, $1::bigint)) & 536870911) * (available::numeric + held)), 0)::text,
 		sum(available)::text, sum(held)::text FROM accounts GROUP BY currency`
-	// markAccounts closes accounts that were never closed, on the word of the recount that begins: it counts their entries.
-	markAccounts = `INSERT INTO closed_accounts (account, version, available, held) SELECT id, version, available, held FROM accounts ON CONFLICT DO NOTHING`
+	// markAccounts closes all accounts on the word of the first recount, which begins, and counts their entries. Nothing is checked from
+	// these closings on before it has ended. Later recounts close nothing.
+	markAccounts = `INSERT INTO closed_accounts (account, version, available, held) SELECT id, version, available, held FROM accounts
+		WHERE NOT EXISTS (SELECT FROM ledger_recounts WHERE finished_at IS NOT NULL) ON CONFLICT DO NOTHING`
 
 	// countEntries counts the entries in some blocks, by currency: the hashes of the sides of transfers, the accounts' money by weight, and the
 	// entries that belong to no account of their currency.

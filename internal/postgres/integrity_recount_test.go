@@ -210,6 +210,37 @@ func TestClosingsHeal(t *testing.T) {
 	}
 }
 
+// TestWrongClosingsHideNoAccount: a bad account is found behind more wrong closings than a check looks at, and one that was never closed is
+// not taken as it is by a recount that begins.
+func TestWrongClosingsHideNoAccount(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t), MaxConns: 4})
+	books := large(db)
+	fund(t, newLedgerService(t, db), 1000, "ann", "ben")
+	exec(t, db, `INSERT INTO accounts SELECT 'aaa-' || i, 'EUR', 0, 0, 0, now() FROM generate_series(1, $1::integer) AS i`, maxSuspects)
+	recounted(t, books, true)
+	exec(t, db, `UPDATE closed_accounts SET available = 1 WHERE account LIKE 'aaa-%'`)
+	if in, err := books.Integrity(t.Context()); err != nil || !in.Valid {
+		t.Errorf("wrong closings: %+v, %v", in, err)
+	}
+	move := `UPDATE accounts SET available = available + CASE id WHEN 'ann' THEN $1::bigint ELSE -$1::bigint END WHERE id IN ('ann', 'ben')`
+	exec(t, db, move, 1)
+	if in, err := books.Integrity(t.Context()); err != nil || in.Valid || in.FirstBadAccount != "ann" {
+		t.Errorf("wrong closings, and a bad account: %+v, %v", in, err)
+	}
+	exec(t, db, move, -1)
+	exec(t, db, `INSERT INTO accounts VALUES ('eve', 'USD', 0, 0, 1, now()), ('fay', 'USD', 0, 0, 1, now())`)
+	exec(t, db, `INSERT INTO entries VALUES ('eve', gen_random_uuid(), 1, gen_random_uuid(), 5, 'USD', now()), ('fay', gen_random_uuid(), 1, gen_random_uuid(), -5, 'USD', now())`)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if _, err := books.Recount(ctx, RecountOptions{Runner: RunnerServer, Blocks: 1, AtOnce: 1, Progress: func(RecountProgress) { stop() }}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if in, err := books.Integrity(t.Context()); err != nil || in.Valid || in.FirstBadAccount != "eve" {
+		t.Errorf("new accounts, and a recount under way: %+v, %v", in, err)
+	}
+}
+
 // TestNewEntriesAreCheckedAtOnce changes what was written since the last closing.
 func TestNewEntriesAreCheckedAtOnce(t *testing.T) {
 	t.Parallel()
