@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // firstPause is how long a saga that failed to get on waits before it is tried again; then twice as long, and so on up to
@@ -20,7 +20,7 @@ const firstPause = 50 * time.Millisecond
 func pause(attempts int, most time.Duration) time.Duration {
 	const doublings = 20
 	d := min(most, firstPause<<min(max(0, attempts-1), doublings))
-	return d/2 + rand.N(d) //nolint:gosec // Jitter needs no secrecy.
+	return wait.Jitter(d)
 }
 
 // run is one lease of a saga in this process.

@@ -202,20 +202,27 @@ func newServe() *cobra.Command {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", fairlead.AdminKeyFile(o.Data), key)
 			}
 			collectLess()
-			s, err := fairlead.Open(cmd.Context(), o.Options)
-			if err != nil {
-				return nameFlag(err)
+			s, err := o.start(cmd.Context())
+			switch {
+			case err == nil:
+				return o.serve(cmd, s)
+			case cmd.Context().Err() != nil: // That has cut it off, which is no failure.
+				o.Logger.Info("ended before it was ready", "error", err)
+				return nil //nolint:nilerr // Whoever ends it has not failed.
 			}
-			return o.serve(cmd, s)
+			return err
 		},
 	}
 	o = newServeOptions(cmd.Flags())
 	return cmd
 }
 
-// serve runs a server until the command's context ends.
-func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
-	ctx := cmd.Context()
+// start makes a server that listens.
+func (o *serveOptions) start(ctx context.Context) (*fairlead.Server, error) {
+	s, err := fairlead.Open(ctx, o.Options)
+	if err != nil {
+		return nil, nameFlag(err)
+	}
 	addr, err := s.Listen(ctx)
 	if err == nil && o.addrFile != "" {
 		if err = writeWhole(o.addrFile, addr.String()+"\n"); err != nil {
@@ -223,8 +230,14 @@ func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(nameFlag(err), s.Close(ctx))
+		return nil, errors.Join(nameFlag(err), s.Close(ctx))
 	}
+	return s, nil
+}
+
+// serve runs a server until the command's context ends.
+func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
+	ctx := cmd.Context()
 	link, signsIn := s.ConsoleLink(ctx, true)
 	base, _, _ := strings.Cut(link, "/console/")
 	defer o.keepAddress(ctx, base)()
@@ -240,7 +253,7 @@ func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
 	}
 	tellSupervisor(ctx, o.Logger, daemon.SdNotifyReady)
 	stopping := context.AfterFunc(ctx, func() { tellSupervisor(ctx, o.Logger, daemon.SdNotifyStopping) })
-	err = s.Run(ctx)
+	err := s.Run(ctx)
 	stopping()
 	stop()
 	profiler.Wait()

@@ -158,6 +158,38 @@ func TestALockedAccountThatStaysLocked(t *testing.T) {
 	nothingBlocked(t, db)
 }
 
+// TestARepeatOfWhatMayStillCommit: what has the row may be the first request under the key, whose COMMIT waits for a standby. A repeat that
+// gives up must not say that nothing was applied, alone or in a list; other commands on the row say so.
+func TestARepeatOfWhatMayStillCommit(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	s := newLedgerService(t, db)
+	fund(t, s, 1000, "ann", "ben")
+	transfer := func(key string) command.Command[ledger.Op] {
+		return keyed[ledger.Op](ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1}, key, key)
+	}
+	repeat, listed := transfer("repeat"), transfer("listed")
+	stranger(t, db, `WITH ann AS (SELECT id FROM accounts WHERE id = 'ann' FOR UPDATE)
+		INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+		SELECT k, k, gen_random_uuid(), 201, '', clock_timestamp() FROM ann, unnest($1::bytea[]) AS k`, [][]byte{repeat.Key.ID[:], listed.Key.ID[:]})
+	check := func(how string, err error, undone bool) {
+		_, blocked := errors.AsType[*command.BlockedError](err)
+		if !blocked || errors.Is(err, command.ErrNotApplied) != undone || errors.Is(err, command.ErrUnknownOutcome) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	alone := func(c command.Command[ledger.Op]) <-chan error {
+		return later(func() error { return testwait.Err(s.Execute(t.Context(), c)) })
+	}
+	one, other := alone(repeat), alone(transfer("other"))
+	outcomes := s.ExecuteAll(t.Context(), []command.Command[ledger.Op]{transfer("before"), listed, transfer("behind")})()
+	check("the repeat", <-one, false)
+	check("another command", <-other, true)
+	for i, undone := range []bool{true, false, true} {
+		check(fmt.Sprintf("number %d of the list", i+1), outcomes[i].Err, undone)
+	}
+}
+
 // TestALockedBidderStopsOnlyItself: other bids on the auction, bids on others, and the close of a round that the locked
 // account has no part in, go on.
 func TestALockedBidderStopsOnlyItself(t *testing.T) {

@@ -163,9 +163,20 @@ func (s *suite) is(what string, err, want error) {
 
 func (s *suite) acquire(l *lock.Locker, o lock.Options, keys ...string) *lock.Held {
 	s.Helper()
-	h, err := l.Acquire(s.ctx(), keys, o)
-	testwait.Must(s.TB, err)
-	return h
+	ctx := s.ctx()
+	for {
+		h, err := l.Acquire(ctx, keys, o)
+		if tooLate(o.TTL, err) {
+			continue
+		}
+		testwait.Must(s.TB, err)
+		return h
+	}
+}
+
+// tooLate reports whether the shortest lease was over before its holder heard of it, as happens on a busy machine.
+func tooLate(ttl time.Duration, err error) bool {
+	return ttl == lock.MinTTL && errors.Is(err, lock.ErrLost)
 }
 
 func (s *suite) release(all ...*lock.Held) {

@@ -1,0 +1,12 @@
+//go:build unix
+
+package explore
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
