@@ -242,6 +242,12 @@ func examineLog(ctx context.Context, d *diagnosis, db *postgres.DB) {
 	}
 }
 
+// oldClosing and oldRecount are when the doctor asks who keeps the books. Servers close them each minute and recount them each day by default.
+const (
+	oldClosing = 15 * time.Minute
+	oldRecount = 36 * time.Hour
+)
+
 func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 	r, document, err := t.integrity(cmd, func(ctx context.Context, books *postgres.Ledger) (ledger.Integrity, error) {
 		return books.Integrity(ctx)
@@ -254,6 +260,13 @@ func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 	d.Integrity = document
 	if !r.Valid {
 		d.find("integrity", true, "run fairlead integrity, which names the first bad account; somebody has changed the database by hand", "the balances do not agree with the entries")
+	}
+	const remedy = `see why the servers don't keep the books: docs/operations/runbook.md, "FairleadBooksLate"`
+	if ago := r.CheckedAt.Sub(r.ClosedAt); ago > oldClosing {
+		d.find("integrity", false, remedy, "the books were last closed %s ago, and each check counts all entries since", ago.Round(time.Second))
+	}
+	if ago := r.CheckedAt.Sub(r.RecountedAt); ago > oldRecount {
+		d.find("integrity", false, remedy+". If --recount-every is longer, all is well", "all entries were last counted %s ago", ago.Round(time.Second))
 	}
 	return nil
 }

@@ -159,16 +159,27 @@ const (
 	newEntries = `(SELECT coalesce(sum(e.amount), 0) AS total, count(*) FILTER (WHERE e.currency <> x.currency) AS others,
 			array_agg(DISTINCT e.transfer) FILTER (WHERE ` + strangeEntry + `) AS strange
 		FROM entries AS e LEFT JOIN transfers AS t ON t.id = ANY (ARRAY[e.transfer]) WHERE e.account = x.id AND e.version > coalesce(x.since, -1))`
-	// suspectAccounts are those whose balance does not follow from the closing and the entries since.
+	// changedSince are the rows of accounts a that a transaction from a horizon on has written, whoever it was: all others were closed as they are.
+	// Rows have the lower 32 bits of their transaction's number. One that comes again makes a row a changed one, which does no harm.
+	changedSince = `($2::text IS NULL OR age(a.xmin) BETWEEN 0 AND age($2::text::xid))`
+	// suspectAccounts are the changed accounts whose balance does not follow from the closing and the entries since. Each row tells how many
+	// were never closed, too; the only row where there is no suspect has no id.
 	suspectAccounts = `
-	SELECT x.id, coalesce(n.strange, '{}') FROM (
-		SELECT coalesce(a.id, c.account) AS id, a.id IS NULL OR c.version >= a.version AS odd, a.currency, c.version AS since,
-			a.available::numeric + a.held AS balance, coalesce(c.available::numeric + c.held, 0) AS before
-		FROM accounts AS a FULL JOIN closed_accounts AS c ON c.account = a.id
-		WHERE a.id IS NULL OR c.account IS NULL OR a.version <> c.version OR a.available <> c.available OR a.held <> c.held OFFSET 0) AS x
-	LEFT JOIN LATERAL ` + newEntries + ` AS n ON true
-	WHERE x.odd OR x.before + n.total <> x.balance OR n.others > 0 OR n.strange IS NOT NULL ORDER BY x.id LIMIT $1`
-	sumAccounts = `SELECT currency, sum(available)::text, sum(held)::text FROM accounts GROUP BY currency`
+	WITH changed AS MATERIALIZED (
+		SELECT a.id, a.currency, a.version, a.available, a.held, c.version AS since, c.available AS was_available, c.held AS was_held
+		FROM accounts AS a LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[a.id]) WHERE ` + changedSince + `),
+	suspects AS (
+		SELECT x.id, n.strange FROM (
+			SELECT id, currency, since, since >= version AS odd, available::numeric + held AS balance, coalesce(was_available::numeric + was_held, 0) AS before
+			FROM changed WHERE (version, available, held) IS DISTINCT FROM (since, was_available, was_held) OFFSET 0) AS x
+		CROSS JOIN LATERAL ` + newEntries + ` AS n
+		WHERE x.odd OR x.before + n.total <> x.balance OR n.others > 0 OR n.strange IS NOT NULL ORDER BY x.id LIMIT $1)
+	SELECT c.fresh, coalesce(s.id, ''), coalesce(s.strange, '{}')
+	FROM (SELECT count(*) FILTER (WHERE since IS NULL) AS fresh FROM changed) AS c LEFT JOIN suspects AS s ON true ORDER BY s.id`
+	sumAccounts = `SELECT currency, sum(available)::text, sum(held)::text, count(*) FROM accounts GROUP BY currency`
+	countClosed = `SELECT count(*) FROM closed_accounts`
+	// goneAccounts are closed and have no row any more.
+	goneAccounts = `SELECT account FROM closed_accounts AS c WHERE NOT EXISTS (SELECT FROM accounts WHERE id = c.account) ORDER BY account LIMIT $1`
 	// sumOutside sums what came in and went out in entries after one, and, in the last two columns, those of them that are up to another.
 	sumOutside = `
 	SELECT e.currency, coalesce(sum(-e.amount) FILTER (WHERE e.amount < 0), 0)::text, coalesce(sum(e.amount) FILTER (WHERE e.amount > 0), 0)::text,
@@ -176,10 +187,16 @@ const (
 	FROM unnest($1::text[]) AS n (account),
 		LATERAL (SELECT currency, amount, id FROM entries WHERE account = n.account AND version = 0 AND id > $2 OFFSET 0) AS e
 	WHERE n.account = 'outside/' || e.currency OR n.account LIKE 'transit/%' GROUP BY e.currency`
-	selectClosing = `SELECT c.at, c.settled, c.sums, r.began_at, r.valid, r.first_bad_account, r.bad_transfers
+	// selectClosing leaves out a horizon of another cluster, from which the database was restored, and one whose number has come again.
+	selectClosing = `SELECT c.at, c.settled, c.sums, CASE WHEN c.cluster = ` + thisCluster + `
+			AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - c.horizon < 2147483648 THEN (c.horizon % 4294967296)::text END,
+			r.began_at, r.valid, r.first_bad_account, r.bad_transfers
 		FROM ledger_closing AS c, (SELECT * FROM ledger_recounts WHERE finished_at IS NOT NULL ORDER BY began_at DESC LIMIT 1) AS r
 		WHERE pg_relation_size('entries') > $1`
 )
+
+// thisCluster tells the numbers of this cluster's transactions from those of others.
+const thisCluster = `(SELECT system_identifier FROM pg_control_system())`
 
 // flow is what came into a ledger and went out, in one currency.
 type flow struct{ Deposits, Withdrawals *big.Int }
@@ -213,7 +230,8 @@ func (f flows) plus(g flows) flows {
 type closedBooks struct {
 	at      time.Time
 	settled uuid.UUID
-	sums    flows // of entries up to settled
+	sums    flows   // of entries up to settled
+	horizon *string // as rows have it; nil: all accounts count as changed
 	// The last recount.
 	recounted    time.Time
 	valid        bool
@@ -227,7 +245,7 @@ func (l *Ledger) closedBooks(ctx context.Context, tx pgx.Tx) (*closedBooks, erro
 		b    closedBooks
 		sums string
 	)
-	err := tx.QueryRow(ctx, selectClosing, l.wholeBelow).Scan(&b.at, &b.settled, &sums, &b.recounted, &b.valid, &b.badAccount, &b.badTransfers)
+	err := tx.QueryRow(ctx, selectClosing, l.wholeBelow).Scan(&b.at, &b.settled, &sums, &b.horizon, &b.recounted, &b.valid, &b.badAccount, &b.badTransfers)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -240,26 +258,12 @@ func (l *Ledger) closedBooks(ctx context.Context, tx pgx.Tx) (*closedBooks, erro
 // countSince counts what is new since a closing, all balances, and all holds.
 func countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (ledger.Integrity, error) {
 	out := ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, ClosedAt: base.at, RecountedAt: base.recounted}
-	suspects, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], suspectHolds, maxSuspects)
+	inside, accounts, err := sumInside(ctx, tx)
 	if err != nil {
 		return out, err
 	}
-	rows, err := tx.Query(ctx, suspectAccounts, maxSuspects)
+	suspects, bad, err := findSuspects(ctx, tx, base.horizon, accounts)
 	if err != nil {
-		return out, err
-	}
-	var (
-		account string
-		strange []uuid.UUID
-		bad     = map[uuid.UUID]bool{}
-	)
-	if _, err := pgx.ForEachRow(rows, []any{&account, &strange}, func() error {
-		suspects = append(suspects, account)
-		for _, id := range strange {
-			bad[id] = true
-		}
-		return nil
-	}); err != nil {
 		return out, err
 	}
 	// A closing is no proof against an account: its own entries are.
@@ -273,10 +277,6 @@ func countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (ledger.Integ
 	}
 	out.BadTransfers = int64(len(bad))
 	now, _, err := flowsSince(ctx, tx, base.settled, base.settled)
-	if err != nil {
-		return out, err
-	}
-	inside, err := sumInside(ctx, tx)
 	if err != nil {
 		return out, err
 	}
@@ -301,26 +301,71 @@ func countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (ledger.Integ
 	return out, nil
 }
 
+// findSuspects returns the accounts that their closings and the entries since don't explain, maxSuspects of a kind at most, and transfers
+// that are not what their entries say.
+func findSuspects(ctx context.Context, tx pgx.Tx, horizon *string, accounts int64) (suspects []string, bad map[uuid.UUID]bool, err error) {
+	if suspects, err = pgkit.Rows(ctx, tx, pgx.RowTo[string], suspectHolds, maxSuspects); err != nil {
+		return nil, nil, err
+	}
+	rows, err := tx.Query(ctx, suspectAccounts, maxSuspects, horizon)
+	if err != nil {
+		return nil, nil, err
+	}
+	var (
+		closed, fresh int64
+		account       string
+		strange       []uuid.UUID
+	)
+	bad = map[uuid.UUID]bool{}
+	if _, err := pgx.ForEachRow(rows, []any{&fresh, &account, &strange}, func() error {
+		if account != "" {
+			suspects = append(suspects, account)
+		}
+		for _, id := range strange {
+			bad[id] = true
+		}
+		return nil
+	}); err != nil {
+		return nil, nil, err
+	}
+	if err := tx.QueryRow(ctx, countClosed).Scan(&closed); err != nil {
+		return nil, nil, err
+	}
+	if closed != accounts-fresh {
+		gone, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], goneAccounts, maxSuspects)
+		if err != nil {
+			return nil, nil, err
+		}
+		suspects = append(suspects, gone...)
+	}
+	return suspects, bad, nil
+}
+
 // holdings are what all accounts have, by currency.
 type holdings map[string]balance
 
 type balance struct{ Available, Held *big.Int }
 
-func sumInside(ctx context.Context, tx pgx.Tx) (holdings, error) {
+// sumInside sums what the accounts have, and counts them.
+func sumInside(ctx context.Context, tx pgx.Tx) (inside holdings, accounts int64, err error) {
 	rows, err := tx.Query(ctx, sumAccounts)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	inside := holdings{}
-	var currency, available, held string
-	_, err = pgx.ForEachRow(rows, []any{&currency, &available, &held}, func() error {
+	inside = holdings{}
+	var (
+		currency, available, held string
+		count                     int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&currency, &available, &held, &count}, func() error {
 		n, err := integers(available, held)
 		if err == nil {
 			inside[currency] = balance{n[0], n[1]}
+			accounts += count
 		}
 		return err
 	})
-	return inside, err
+	return inside, accounts, err
 }
 
 // against holds the balances against what came in and went out.

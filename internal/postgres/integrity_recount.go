@@ -31,8 +31,9 @@ const (
 	// startClosings gives closings what they go on from. What they have summed themselves gives way: it is counted now.
 	startClosings = `INSERT INTO ledger_closing (at, settled, sums) VALUES ($1, $2, $3)
 		ON CONFLICT (one) DO UPDATE SET settled = excluded.settled, sums = excluded.sums`
-	selectRecounts = `SELECT count(*) FILTER (WHERE finished_at IS NULL AND runner = $1) > 0, max(began_at) FILTER (WHERE finished_at IS NOT NULL),
-		clock_timestamp(), pg_relation_size('entries') > $2 FROM ledger_recounts`
+	selectBooksKept = `SELECT pg_relation_size('entries') > $2, count(*) FILTER (WHERE finished_at IS NULL AND runner = $1) > 0,
+		clock_timestamp() - (SELECT at FROM ledger_closing), clock_timestamp() - max(began_at) FILTER (WHERE finished_at IS NOT NULL),
+		coalesce((array_agg(valid ORDER BY began_at DESC) FILTER (WHERE finished_at IS NOT NULL))[1], true) FROM ledger_recounts`
 )
 
 // Runners of recounts.
@@ -251,19 +252,21 @@ func (l *Ledger) endRecount(ctx context.Context, r *recount) (ledger.Integrity, 
 	return out, err
 }
 
-// RecountDue reports whether a recount of a runner is under way, or the last one of all began longer ago than a period.
-func (l *Ledger) RecountDue(ctx context.Context, runner string, every time.Duration) (due bool, err error) {
+// Books is what was done with the books so far.
+type Books struct {
+	Large             bool           // false: all of it is counted whenever somebody asks
+	UnderWay          bool           // a recount of the runner
+	Closed, Recounted *time.Duration // how long ago the last closing and the last recount that has ended began; nil: there was none
+	Valid             bool           // whether that recount has found nothing
+}
+
+// Books returns it. Recounts under way are those of one runner.
+func (l *Ledger) Books(ctx context.Context, runner string) (b Books, err error) {
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		var (
-			open, large bool
-			last        *time.Time
-			now         time.Time
-		)
-		if err := tx.QueryRow(ctx, selectRecounts, runner, l.wholeBelow).Scan(&open, &last, &now, &large); err != nil {
-			return err
-		}
-		due = large && (open || last == nil || now.Sub(*last) >= every)
-		return nil
+		return tx.QueryRow(ctx, selectBooksKept, runner, l.wholeBelow).Scan(&b.Large, &b.UnderWay, &b.Closed, &b.Recounted, &b.Valid)
 	})
-	return due, err
+	if err != nil {
+		err = fmt.Errorf("postgres: read what was done with the books: %w", err)
+	}
+	return b, err
 }

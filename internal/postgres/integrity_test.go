@@ -70,11 +70,11 @@ func TestIntegrityFindsEveryKindOfCorruption(t *testing.T) {
 			db := open(t, Options{URL: pgtest.NewDatabase(t, corruptible), MaxConns: 2})
 			books := large(db)
 			recounted(t, books, true)
-			if closing, err := books.CloseAccounts(t.Context()); err != nil || *closing != (Closing{Accounts: 3, Balanced: true}) {
+			if closing, err := books.CloseAccounts(t.Context()); err != nil || *closing != (Closing{Balanced: true}) {
 				t.Fatalf("%+v, %v", closing, err)
 			}
 			// As if all of it were old.
-			exec(t, db, `UPDATE ledger_closing SET settled = $1, sums = '{"EUR":{"Deposits":100,"Withdrawals":0},"USD":{"Deposits":50,"Withdrawals":20}}'`,
+			exec(t, db, `UPDATE ledger_closing SET horizon = `+nextTransaction+`, settled = $1, sums = '{"EUR":{"Deposits":100,"Withdrawals":0},"USD":{"Deposits":50,"Withdrawals":20}}'`,
 				uuidAt(time.Now().Add(time.Hour)))
 			exec(t, db, c.sql)
 			in, err := books.Integrity(t.Context())

@@ -11,12 +11,16 @@ CREATE TABLE closed_accounts (
     held      bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- The last closing: one row. sums are what came in and went out in entries up to settled, as JSON, by currency.
+-- The last closing: one row. sums are what came in and went out in entries up to settled, as JSON, by currency. Each row of accounts that
+-- a transaction before horizon has written, of this cluster, is closed as it is; without a horizon nothing is known.
 CREATE TABLE ledger_closing (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),
     at      timestamptz NOT NULL, -- when the last closing of all accounts began
     settled uuid NOT NULL,
-    sums    text NOT NULL
+    sums    text NOT NULL,
+    horizon bigint,
+    cluster bigint,
+    CHECK ((horizon IS NULL) = (cluster IS NULL))
 ) WITH (fillfactor = 50);
 
 -- Counts of all entries from the beginning: each runner has one under way at most, and the last of each stays. state is where it has come to, as JSON;
