@@ -242,7 +242,7 @@ func examineLog(ctx context.Context, d *diagnosis, db *postgres.DB) {
 	}
 }
 
-// oldClosing and oldRecount are when the doctor asks who keeps the books. Servers close them each minute and recount them each day by default.
+// oldClosing and oldRecount are what the doctor warns of, as FairleadBooksLate does with the default periods.
 const (
 	oldClosing = 15 * time.Minute
 	oldRecount = 36 * time.Hour
@@ -261,14 +261,20 @@ func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 	if !r.Valid {
 		d.find("integrity", true, "run fairlead integrity, which names the first bad account; somebody has changed the database by hand", "the balances do not agree with the entries")
 	}
+	d.examineClosings(r)
+	return nil
+}
+
+// examineClosings looks how old that is what a check of the books rests on.
+func (d *diagnosis) examineClosings(r *client.Integrity) {
+	d.look("closings")
 	const remedy = `see why the servers don't keep the books: docs/operations/runbook.md, "FairleadBooksLate"`
 	if ago := r.CheckedAt.Sub(r.ClosedAt); ago > oldClosing {
-		d.find("integrity", false, remedy, "the books were last closed %s ago, and each check counts all entries since", ago.Round(time.Second))
+		d.find("closings", false, remedy, "the books were last closed %s ago, and each check counts all entries since", ago.Round(time.Second))
 	}
 	if ago := r.CheckedAt.Sub(r.RecountedAt); ago > oldRecount {
-		d.find("integrity", false, remedy+". If --recount-every is longer, all is well", "all entries were last counted %s ago", ago.Round(time.Second))
+		d.find("closings", false, remedy+"; nothing is wrong if --recount-every is longer", "all entries were last counted %s ago", ago.Round(time.Second))
 	}
-	return nil
 }
 
 func (d *diagnosis) print(out io.Writer) {
