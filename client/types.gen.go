@@ -1488,7 +1488,7 @@ type Integrity struct {
 	// CheckedAt RFC 3339, UTC, microseconds
 	CheckedAt time.Time `json:"checked_at"`
 
-	// ClosedAt entries that are newer than this were counted now; older ones by the closings before. checked_at where all were counted now
+	// ClosedAt the last closing of the books. The entries since then are counted for this answer, the older ones were counted before. Equal to checked_at if all entries are counted for this answer
 	ClosedAt   time.Time           `json:"closed_at"`
 	Currencies []CurrencyIntegrity `json:"currencies"`
 
@@ -1498,7 +1498,7 @@ type Integrity struct {
 	// FirstBadAccount the first account that disagrees with its entries or holds
 	FirstBadAccount string `json:"first_bad_account"`
 
-	// RecountedAt all entries that are older than this were counted from then on; a change of one of them since is found by the next recount. checked_at where all were counted now
+	// RecountedAt when the last recount began. It counted all older entries. A later change by hand to a closed entry is found by the next recount. Equal to checked_at if all entries are counted for this answer
 	RecountedAt time.Time `json:"recounted_at"`
 	Valid       bool      `json:"valid"`
 }

@@ -839,14 +839,14 @@ export interface Integrity {
   bad_transfers: number;
   /** RFC 3339, UTC, microseconds */
   checked_at: string;
-  /** entries that are newer than this were counted now; older ones by the closings before. checked_at where all were counted now */
+  /** the last closing of the books. The entries since then are counted for this answer, the older ones were counted before. Equal to checked_at if all entries are counted for this answer */
   closed_at: string;
   currencies: CurrencyIntegrity[];
   /** sum of the currencies' absolute differences */
   difference: number | bigint;
   /** the first account that disagrees with its entries or holds */
   first_bad_account: string | null;
-  /** all entries that are older than this were counted from then on; a change of one of them since is found by the next recount. checked_at where all were counted now */
+  /** when the last recount began. It counted all older entries. A later change by hand to a closed entry is found by the next recount. Equal to checked_at if all entries are counted for this answer */
   recounted_at: string;
   valid: boolean;
 }
@@ -1968,6 +1968,7 @@ export type ProblemCode =
   | "lock_lost"
   | "method_not_allowed"
   | "not_active"
+  | "not_counted"
   | "not_drawn"
   | "not_found"
   | "not_sealed"
