@@ -16,9 +16,9 @@ import (
 const (
 	// recountLook is how often the bookkeeper looks whether a recount is due.
 	recountLook = time.Minute
-	// recountBlocks are read in one snapshot, for a fraction of a second. Then the server leaves the database alone for recountRest times as
-	// long: a recount takes a twentieth of one processor. A closing's work grows with the commands, and it must keep up with them.
-	recountBlocks = 2048
+	// recountBlocks are read in one snapshot, together with all accounts, in about a second. Then the server leaves the database alone for
+	// recountRest times as long: a recount takes a twentieth of one processor. A closing's work grows with the commands, and must keep up.
+	recountBlocks = 8192
 	recountRest   = 19
 	closeRest     = 3
 )

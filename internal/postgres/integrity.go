@@ -410,11 +410,6 @@ func flowsSince(ctx context.Context, tx pgx.Tx, since, upto uuid.UUID) (all, set
 	if err != nil {
 		return nil, nil, err
 	}
-	return scanFlows(rows)
-}
-
-// scanFlows reads rows of a currency and four sums, of which the last two are of settled entries.
-func scanFlows(rows pgx.Rows) (all, settled flows, err error) {
 	all, settled = flows{}, flows{}
 	var currency, in, out, oldIn, oldOut string
 	_, err = pgx.ForEachRow(rows, []any{&currency, &in, &out, &oldIn, &oldOut}, func() error {

@@ -77,7 +77,7 @@ func BenchmarkBooks(b *testing.B) {
 	measure("whole", func() error { return testwait.Err(books.whole(b.Context())) })
 	for _, atOnce := range []int{1, 2} {
 		measure([]string{"", "recount", "recount-by-2"}[atOnce], func() error {
-			in, err := books.Recount(b.Context(), RecountOptions{Runner: RunnerOperator, Blocks: 8192, AtOnce: atOnce})
+			in, err := books.Recount(b.Context(), RecountOptions{Runner: RunnerOperator, Blocks: 32768, AtOnce: atOnce})
 			if err == nil && !in.Valid {
 				err = fmt.Errorf("%+v", in)
 			}

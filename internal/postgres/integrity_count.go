@@ -21,16 +21,15 @@ const (
 	// counted are the rows of a table that were committed when a recount began, whose snapshot $3, $4 and $5 are of: the first transaction
 	// that had no number then, those that were under way, and the time. Numbers of transactions come again after 4 billion others, so rows
 	// that bear a time of a day before belong to it whatever their numbers are.
-	countedEntries   = `NOT (at > $5 AND (age(xmin) BETWEEN 0 AND age($3::text::xid) OR xmin = ANY ($4::text[]::xid[])))`
+	countedEntries   = `NOT (e.at > $5 AND (age(e.xmin) BETWEEN 0 AND age($3::text::xid) OR e.xmin = ANY ($4::text[]::xid[])))`
 	countedTransfers = `NOT (created_at > $5 AND (age(xmin) BETWEEN 0 AND age($3::text::xid) OR xmin = ANY ($4::text[]::xid[])))`
-	// weight is what an account's money is multiplied with: a number of 29 bits that nobody can foresee.
-	weight = `(hashtextextended(account, hashtextextended(currency, $6::bigint)) & 536870911)`
 	// placeOfTables changes when rows get other places: by VACUUM FULL, or when the database is restored from a dump.
 	placeOfTables = `concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), pg_relation_filenode('entries'), pg_relation_filenode('transfers'))`
 
 	beginRecount = `SELECT pg_current_snapshot()::text, statement_timestamp(), ` + placeOfTables + `,
 		pg_relation_size('entries') / current_setting('block_size')::bigint, pg_relation_size('transfers') / current_setting('block_size')::bigint,
 		current_setting('transaction_read_only')::boolean`
+	// sumWeights sums all money by weight: a number of 29 bits, made of the account and its currency, that nobody can foresee.
 	sumWeights = `SELECT currency, coalesce(sum((hashtextextended(id, hashtextextended(currency, $1::bigint)) & 536870911) * (available::numeric + held)), 0)::text,
 		sum(available)::text, sum(held)::text FROM accounts GROUP BY currency`
 	// markAccounts closes all accounts on the word of the first recount, which begins, and counts their entries. Nothing is checked from
@@ -38,24 +37,24 @@ const (
 	markAccounts = `INSERT INTO closed_accounts (account, version, available, held) SELECT id, version, available, held FROM accounts
 		WHERE NOT EXISTS (SELECT FROM ledger_recounts WHERE finished_at IS NOT NULL) ON CONFLICT DO NOTHING`
 
-	// countEntries counts the entries in some blocks, by currency: the hashes of the sides of transfers, the accounts' money by weight, and the
-	// entries that belong to no account of their currency.
+	// countEntries counts the entries in some blocks, by currency: the hashes of the sides of transfers, the accounts' money by weight, the
+	// entries that belong to no account of their currency, what came in and went out, and what of it is in entries up to $7. Nothing is grouped
+	// by account, so that sums stay small; a product of a small amount fits into 64 bits.
 	countEntries = `
-	WITH sums AS MATERIALIZED (
-		SELECT account, currency, sum(amount) AS total, count(*) AS entries,
-			sum(uuid_hash_extended(transfer, hashint8extended(amount, hashtextextended(account, hashtextextended(currency, $6::bigint))))) AS sides
-		FROM entries WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND ` + countedEntries + ` GROUP BY account, currency),
-	known AS (SELECT s.*, account = 'outside/' || s.currency OR account LIKE 'transit/%' AS outside, a.currency AS own
-		FROM sums AS s LEFT JOIN accounts AS a ON a.id = s.account)
-	SELECT currency, sum(entries)::bigint, sum(sides)::text, coalesce(sum(` + weight + ` * total) FILTER (WHERE NOT outside), 0)::text,
-		count(*) FILTER (WHERE NOT outside AND own IS DISTINCT FROM currency), ` + placeOfTables + `
-	FROM known GROUP BY currency`
-	// countFlows sums what came in and went out in some blocks, and what of it is in entries up to $6.
-	countFlows = `
-	SELECT currency, coalesce(sum(-amount) FILTER (WHERE amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE amount > 0), 0)::text,
-		coalesce(sum(-amount) FILTER (WHERE amount < 0 AND id <= $6), 0)::text, coalesce(sum(amount) FILTER (WHERE amount > 0 AND id <= $6), 0)::text
-	FROM entries WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND version = 0
-		AND (account = 'outside/' || currency OR account LIKE 'transit/%') AND ` + countedEntries + ` GROUP BY currency`
+	WITH counted AS (
+		SELECT e.currency, e.amount, e.transfer, e.id <= $7 AS settled, hashtextextended(e.account, hashtextextended(e.currency, $6::bigint)) AS hash,
+			a.currency IS DISTINCT FROM e.currency AS strange, e.amount BETWEEN -8589934592 AND 8589934592 AS small,
+			e.version = 0 AND (e.account = 'outside/' || e.currency OR e.account LIKE 'transit/%') AS outside
+		FROM entries AS e LEFT JOIN accounts AS a ON a.id = e.account
+		WHERE e.ctid >= $1::text::tid AND e.ctid < $2::text::tid AND ` + countedEntries + ` OFFSET 0)
+	SELECT currency, count(*), sum(uuid_hash_extended(transfer, hashint8extended(amount, hash)))::text,
+		(coalesce(sum((hash & 536870911) * amount) FILTER (WHERE NOT outside AND small), 0)
+			+ coalesce(sum((hash & 536870911)::numeric * amount) FILTER (WHERE NOT outside AND NOT small), 0))::text,
+		count(*) FILTER (WHERE strange AND NOT outside),
+		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0), 0)::text,
+		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0 AND settled), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0 AND settled), 0)::text,
+		` + placeOfTables + `
+	FROM counted GROUP BY currency`
 	// countTransfers sums the hashes of the sides that the completed transfers in some blocks must have.
 	countTransfers = `
 	SELECT coalesce(sum(uuid_hash_extended(id, hashint8extended(-amount, hashtextextended(source, hashtextextended(currency, $6::bigint))))), 0)::text,
@@ -239,31 +238,28 @@ func (r *recount) countBlocks(ctx context.Context, tx pgx.Tx, part *recountState
 		}
 		return errors.Join(err, r.moved(place))
 	}
-	rows, err := tx.Query(ctx, countEntries, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed)
+	rows, err := tx.Query(ctx, countEntries, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, r.Settled)
 	if err != nil {
 		return err
 	}
 	var (
-		currency, sides, weighed string
-		entries, bad             int64
+		currency, sides, weighed, in, out, oldIn, oldOut string
+		entries, bad                                     int64
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &place}, func() error {
-		n, err := integers(sides, weighed)
+	if _, err := pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &in, &out, &oldIn, &oldOut, &place}, func() error {
+		n, err := integers(sides, weighed, in, out, oldIn, oldOut)
 		if err == nil {
 			part.Counted += entries
 			part.Bad += bad
 			part.Sides.Add(part.Sides, n[0])
 			part.Entries.Add(part.Entries, n[1])
+			part.Flows[currency], part.Old[currency] = flow{n[2], n[3]}, flow{n[4], n[5]}
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	rows, err = tx.Query(ctx, countFlows, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Settled)
-	if err == nil {
-		part.Flows, part.Old, err = scanFlows(rows)
-	}
-	return errors.Join(err, r.moved(place))
+	return r.moved(place)
 }
 
 func (r *recount) moved(place string) error {
