@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/leanhttp"
 	"github.com/fairlead-dev/fairlead/internal/recent"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/server/live"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -192,6 +193,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 			base = context.WithValue(base, hostsKey{}, h)
 		}
 	}
+	base = withDeadlines(base, edge.CommandTimeout)
 	srv := &leanhttp.Server{Hot: s.hot, MaxConns: cmp.Or(s.MaxConnections, maxConnections()), Full: fullAnswer(), Unreadable: unreadableAnswer, Refused: s.refusedConnections, HTTP: &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
 		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
