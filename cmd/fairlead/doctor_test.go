@@ -1,11 +1,40 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
+
+// TestDoctorFindsOldClosings: books that are closed or recounted too late are a warning, and each has its words.
+func TestDoctorFindsOldClosings(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		closed, recounted time.Duration // ago
+		want              []string
+	}{
+		{0, 0, nil},
+		{time.Minute, 25 * time.Hour, nil},
+		{16 * time.Minute, 25 * time.Hour, []string{"the books were last closed 16m0s ago"}},
+		{17 * time.Minute, 37 * time.Hour, []string{"the books were last closed 17m0s ago", "all entries were last counted 37h0m0s ago"}},
+	} {
+		d := diagnosis{Healthy: true}
+		d.examineClosings(&client.Integrity{Valid: true, CheckedAt: now, ClosedAt: now.Add(-c.closed), RecountedAt: now.Add(-c.recounted)})
+		matches := slices.EqualFunc(d.Findings, c.want, func(f postgres.Finding, want string) bool {
+			return f.Check == "closings" && !f.Fatal && strings.HasPrefix(f.Message, want) && strings.Contains(f.Remedy, "FairleadBooksLate")
+		})
+		if !matches || !d.Healthy || !slices.Equal(d.Checked, []string{"closings"}) {
+			t.Errorf("closed %s ago, recounted %s ago: %+v", c.closed, c.recounted, d)
+		}
+	}
+}
 
 // TestDoctorFindsWhatDoesNotGetOn leaves a saga, a draw, a publication and a multi-draw behind, as crashes and dead targets leave
 // them. The doctor names each with its remedy, on the server and on its database, until they have gone on.
