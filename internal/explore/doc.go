@@ -3,7 +3,7 @@
 //
 // # Protocol
 //
-// Servers and clients run in a bubble of testing/synctest. A server's connections to the database and a client's requests end at a
+// Servers and clients run in a bubble of testing/synctest, and so do processes that use the libraries ([World.Process]). A server's connections to the database and a client's requests end at a
 // gate. The scheduler waits until everybody in the bubble waits, and then chooses one of what is pending:
 //
 //   - a unit that a server has written to the database, up to a Sync or a Query: the gate sends it to PostgreSQL and reads the
@@ -11,9 +11,10 @@
 //     wait;
 //   - a request of a client's, and answers that were held back;
 //   - the end of a connection, as PostgreSQL sees it;
+//   - notifications that a session has heard;
 //   - the end of a wait for a lock, once lock_timeout has passed;
 //   - time: it passes until the next message, or for as long as the choice says;
-//   - the kill of a server, which is started anew.
+//   - the kill of a server or process, which is started anew, and a stop of its messages for some seconds.
 //
 // A message may meet a [Mode]: its answer is held or lost, it is lost itself, or it arrives after its connection was cut.
 // Histories are those of a real PostgreSQL at once; there is no model of it that could be wrong.
@@ -27,7 +28,7 @@
 // # Promises
 //
 //   - The same seed gives the same history on the same code: the same choices, and the same answers to clients.
-//   - Each schedule begins with the same database, and ends with the checks of package sim (the clients' own books) and of package
+//   - Each schedule begins with the same database and with servers that remember the same ([Scenario].Warm), and ends with the checks of package sim (the clients' own books) and of package
 //     audit, and with the scenario's.
 //   - A failure is reported with its seed and the shortest sequence of choices that was found to fail too; after the last of them
 //     everything goes on in order.
