@@ -45,7 +45,7 @@ func (c *chance) Read(p []byte) (int, error) {
 	_, _ = h.Write(binary.LittleEndian.AppendUint64([]byte(how), c.asked[how])) // It never fails.
 	source := mathrand.New(mathrand.NewPCG(c.seed, h.Sum64()))                  //nolint:gosec // Repeatable, not secret.
 	for i := range p {
-		p[i] = byte(source.Uint32())
+		p[i] = byte(source.Uint32()) //nolint:gosec // One of its bytes is enough.
 	}
 	return len(p), nil
 }

@@ -73,7 +73,7 @@ func TestExplored(t *testing.T) {
 			}
 			steps, tries := 0, shrinkTries
 			if n, set := number(t, shrinkVariable); set {
-				tries = int(n) //nolint:gosec // It is small.
+				tries = int(n)
 			}
 			began := time.Now()
 			for seed := first; seed < first+count; seed++ {

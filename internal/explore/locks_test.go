@@ -86,7 +86,7 @@ func (t *tenures) begin(h *lock.Held, name string, before int64) error {
 		wrong = append(wrong, fmt.Errorf("%s has token %d, though %d was granted before it asked", name, token, before))
 	}
 	for other, whose := range t.held {
-		if other.Context().Err() == nil { //nolint:contextcheck // It is the other lock's.
+		if other.Context().Err() == nil {
 			wrong = append(wrong, fmt.Errorf("%s has the lock with token %d, while %s holds it with token %d", name, token, whose, other.Token(guardedKey)))
 		}
 	}

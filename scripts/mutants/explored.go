@@ -77,8 +77,8 @@ func exploredPage(mutants []*mutant, schedules int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Seeded bugs, and the schedules that find them
 
-`+"`make mutants ARGS='--explored %[1]d --table docs/operations/explored.md'`"+` wrote this page. It puts each of these %[2]d bugs into the source and runs
-up to %[1]d schedules of a scenario of `+"`internal/explore`"+`, from seed 0 on. %[3]d were found. The tests that were written for each bug are in
+`+"`make mutants ARGS='--explored %[1]d --table docs/operations/explored.md'`"+`, with the names of these %[2]d bugs, wrote this page. It puts each of them into the source and runs
+up to %[1]d schedules of a scenario of `+"`internal/explore`"+`, from seed 0 on. %[3]d were found. Bugs that are not named here were not looked for. The tests that were written for each bug are in
 [mutants.md](mutants.md): no test of them is run here. [ADR 0040](../adr/0040-schedules-are-explored-at-the-wire.md) says what a schedule is.
 
 | bug | what it breaks | scenario | found by schedule |
