@@ -136,8 +136,8 @@ func (x *Explorer) Run(seed uint64, s Strategy) Result {
 		}
 	}
 	for _, op := range history.Ops()[len(x.opened.Ops()):] {
-		for i, a := range op.Answers() {
-			line := fmt.Sprintf("%s, attempt %d: %d %s", op.Key, i+1, a.Status, a.Code())
+		for _, a := range op.Answers() { // Of two at one moment, either may be noted first.
+			line := fmt.Sprintf("%s: %d %s", op.Key, a.Status, a.Code())
 			if a.Replayed {
 				line += "(replayed)"
 			}
