@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -112,7 +113,7 @@ type Server struct {
 	// sameOrigin refuses what other sites' pages do with a visitor's session.
 	sameOrigin http.CrossOriginProtection
 
-	openAPI  []byte
+	openAPI  func() ([]byte, error) // builds the document when it is first asked for
 	handler  http.Handler
 	hot      func(path string) bool
 	batched  []route         // that POST /v1/commands takes requests of
@@ -143,9 +144,7 @@ func New(o Options) (*Server, error) {
 	if s.signIns, err = auth.NewLimiter(auth.LimiterOptions{Policy: "sign-in", Quota: signInQuota, Window: signInWindow}); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
-		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
-	}
+	s.openAPI = sync.OnceValues(func() ([]byte, error) { return openAPI(routes, o.Version) })
 	s.handler, s.hot = s.outermost(s.mux(routes)), hotPaths(routes)
 	return s, nil
 }
@@ -178,9 +177,6 @@ func (s *Server) Close(ctx context.Context) error {
 	s.archive.close()
 	return err
 }
-
-// OpenAPI returns the contract's document, OpenAPI 3.1 in JSON.
-func (s *Server) OpenAPI() []byte { return s.openAPI }
 
 // Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
 // for the requests under way. It returns nil after a clean end.
