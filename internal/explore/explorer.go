@@ -216,7 +216,7 @@ func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history 
 			return errors.Join(failures...)
 		})
 		err = errors.Join(err, ended)
-		time.Sleep(begin) // What is still at work in killed processes gives up.
+		time.Sleep(begin)                           // What is still at work in killed processes gives up.
 		for found := true; found; synctest.Wait() { // A last connection may ask for the end of another one's statement.
 			var finished error
 			found, finished = g.finish()
