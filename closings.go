@@ -17,10 +17,10 @@ const (
 	// recountLook is how often the bookkeeper looks whether a recount is due.
 	recountLook = time.Minute
 	// recountBlocks are read in one snapshot, together with all accounts, in about a second. Then the server leaves the database alone for
-	// recountRest times as long: a recount takes a twentieth of one processor. A closing's work grows with the commands, and must keep up.
+	// recountRest times as long: a recount takes a twentieth of one processor, and closings a tenth at most, so that commands keep theirs.
 	recountBlocks = 8192
 	recountRest   = 19
-	closeRest     = 3
+	closeRest     = 9
 )
 
 // bookkeeper closes and recounts the books for the integrity check, in the process that keeps the public log. Two that believe to be elected

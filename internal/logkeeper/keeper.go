@@ -27,7 +27,7 @@ import (
 // Limits and rhythms of the keeper.
 const (
 	// lookPause is the least time between two looks for new facts, and lookShare how much longer it is than a look took.
-	lookPause = 200 * time.Millisecond
+	lookPause = 300 * time.Millisecond
 	lookShare = 4
 	errPause  = time.Second // after a failure
 	// batchFacts is how many facts are appended at once, and topicFacts how many of one topic are read at once.
