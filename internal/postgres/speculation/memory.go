@@ -54,6 +54,7 @@ type Known struct {
 
 	Revision uuid.UUID
 	Last     LastBid
+	Shared   bool // another process had worked on it when this one locked it last
 
 	// What follows is guarded by the memory's mutex while no transaction works on it.
 	underWay int  // transactions that it rests on and that are under way, and one that works on it
