@@ -134,7 +134,7 @@ func (s *sentBids) check(w *World, now client.Auction) error {
 func checkBids(ctx context.Context, w *World, db *pgx.Conn, house string) error {
 	var wrong []error
 	told := map[int64]client.Bid{}
-	for _, op := range w.History.Ops() {
+	for _, op := range w.Books.Ops() {
 		final, _ := op.Final()
 		if op.Kind != sim.KindBid || final.Status != http.StatusCreated {
 			continue
