@@ -20,7 +20,7 @@ type mutant struct {
 
 	quiet  []string // what keeps its tests from writing failures into the tree
 	failed []string // the tests that caught it
-	found  int      // by which schedule; 0: by none
+	found  finding  // by exploring
 	took   time.Duration
 }
 
