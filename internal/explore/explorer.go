@@ -77,9 +77,10 @@ type Result struct {
 	Seen []string
 }
 
-// History is all of a schedule in words: what happened, what clients were told, and what was wrong. The same seed gives the same bytes.
+// History is all of a schedule in words: what happened, what clients were told, and what was wrong. The same seed gives the same bytes. Ids
+// are left out: they say how many were made before, too.
 func (r Result) History() string {
-	return fmt.Sprintf("%s%s\n%v", Tell(r.Trace), strings.Join(r.Seen, "\n"), r.Err)
+	return fmt.Sprintf("%s%s\n%s", Tell(r.Trace), strings.Join(r.Seen, "\n"), ids.ReplaceAllString(fmt.Sprint(r.Err), "…"))
 }
 
 func migrate(ctx context.Context, url string) error {

@@ -100,7 +100,8 @@ func writeExplored(page string, m *mutant) error {
 	return os.WriteFile(page, []byte(written), 0o644) //nolint:gosec // It is for everybody.
 }
 
-// withRow puts the row of a bug in the place of an older one. Rows of bugs that no longer have a scenario go.
+// withRow puts the row of a bug in the place of an older one. Rows of bugs that no longer have a scenario go, and those of bugs that can't be
+// explored say why.
 func withRow(text string, m *mutant, all []*mutant) (string, error) {
 	before, rest, found := strings.Cut(text, beginExplored)
 	table, after, ended := strings.Cut(rest, endExplored)
@@ -113,6 +114,11 @@ func withRow(text string, m *mutant, all []*mutant) (string, error) {
 			return o.name != m.name && o.scenario != "" && strings.HasPrefix(line, "| ["+o.name+"](")
 		}) {
 			rows = append(rows, strings.TrimSpace(line))
+		}
+	}
+	for _, o := range all {
+		if o.unexplored != "" {
+			rows = append(rows, fmt.Sprintf("| [%s](../../%s/%[1]s.patch) | %[3]s | | %s | |", o.name, bugs, escape(o.breaks), escape(o.unexplored)))
 		}
 	}
 	slices.Sort(rows)

@@ -8,7 +8,8 @@
 //	  --again 100                                and run each seed that finds one so many times again
 //
 // Each bug is a file in scripts/mutants/bugs: three lines that say what it breaks, which guarantee of docs/guarantees.md that belongs to
-// (or "none"), and the tests that must catch it, then a patch. A fourth line, "Scenario: late bids", names one of internal/explore.
+// (or "none"), and the tests that must catch it, then a patch. A fourth line, "Scenario: late bids", names one of internal/explore; "Unexplored: …"
+// says why no schedule can show the bug there.
 //
 //	Breaks: Releasing a lock doesn't look at whose it is.
 //	Guarantee: L3

@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "Breaks: x\n", strings.Replace(example, "W1", "", 1), strings.Replace(example, "Breaks", "Brakes", 1), strings.Replace(example, " ^TestLimit$/^of_two$", "", 1),
-		strings.Replace(example, "Guarantee: W1\n", "", 1), "Breaks: again\n" + example, strings.Replace(example, "+++ b/", "+++ ", 1),
+		strings.Replace(example, "Guarantee: W1\n", "", 1), "Breaks: again\n" + example, "Scenario: a\nUnexplored: b\n" + example, strings.Replace(example, "+++ b/", "+++ ", 1),
 	} {
 		if m, err := parse("bad", bad); err == nil {
 			t.Errorf("%q is %+v", bad, m)
@@ -67,12 +67,13 @@ func TestWithRow(t *testing.T) {
 	page := "before\n" + beginExplored + "| [a](old) |\n| [gone](gone) |\n" + endExplored + "after\n"
 	for _, m := range []*mutant{b, a} {
 		var err error
-		if page, err = withRow(page, m, []*mutant{a, b}); err != nil {
+		if page, err = withRow(page, m, []*mutant{a, b, {name: "c", breaks: "w", unexplored: "a guard hides it"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const want = "| [a](../../scripts/mutants/bugs/a.patch) | x\\|y | locks | seed 7 | 5 of 5, 5 the same |\n" +
-		"| [b](../../scripts/mutants/bugs/b.patch) | z | late bids | none of 40 |  |\n\n" + endExplored + "after\n"
+		"| [b](../../scripts/mutants/bugs/b.patch) | z | late bids | none of 40 |  |\n" +
+		"| [c](../../scripts/mutants/bugs/c.patch) | w | | a guard hides it | |\n\n" + endExplored + "after\n"
 	if !strings.HasPrefix(page, "before\n"+beginExplored) || !strings.HasSuffix(page, "|---|\n"+want) {
 		t.Error(page)
 	}
