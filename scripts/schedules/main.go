@@ -89,7 +89,7 @@ func run(ctx context.Context, count int, names []string) error {
 // explore runs the next schedules.
 func (r *row) explore(ctx context.Context, count int) error {
 	test := "^TestExplored$/^" + strings.ReplaceAll(r.scenario, " ", "_") + "$"
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout", "72h", "-run", test, "./internal/explore") //nolint:gosec // Of our own list.
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout", "72h", "-run", test, "./internal/explore")
 	cmd.Env = append(os.Environ(), "CI=true", "FAIRLEAD_SEED="+strconv.Itoa(r.schedules), "FAIRLEAD_SCHEDULES="+strconv.Itoa(count))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go ends the test, which ends its servers.
 	cmd.WaitDelay = time.Minute
