@@ -68,13 +68,13 @@ func olderLog() Scenario {
 func (c *crossings) fail(ctx context.Context) error {
 	var b [3]byte
 	_, _ = rand.Read(b[:]) // It never fails.
-	for range b[0] % 3 {
+	for range b[0] % 2 {
 		await(ctx, c.ended)
 	}
 	if err := c.Copy(ctx); err != nil {
 		return err
 	}
-	for range b[1] % 3 {
+	for range b[1] % 2 {
 		await(ctx, c.ended)
 	}
 	wait.For(ctx, time.Duration(b[2]%4)*300*time.Millisecond)
