@@ -31,7 +31,7 @@ type crossings struct {
 }
 
 // crossingLimit is for how long processes go on when the database has come back, by the scheduler's time.
-const crossingLimit = 2 * time.Minute
+const crossingLimit = 6 * time.Minute
 
 func crossingsOf(process int) []payment {
 	return [][]payment{
@@ -114,7 +114,7 @@ func (c *crossings) pay(ctx context.Context, name string, pool *pgxpool.Pool, ow
 	}
 	o := saga.Options{
 		Coordinator: coordinator, Participants: map[string]saga.Participant{"here": here, "there": there}, Home: "here",
-		LeaseTTL: 6 * time.Second, ReconcileEvery: 2 * time.Second, DoubtAge: 5 * time.Second, FenceEvery: 2 * time.Second, MaxPause: time.Second,
+		LeaseTTL: 6 * time.Second, ReconcileEvery: 3 * time.Second, DoubtAge: 5 * time.Second, FenceEvery: 3 * time.Second, MaxPause: time.Second,
 	}
 	for process := range 2 {
 		for _, p := range crossingsOf(process) {
