@@ -20,7 +20,7 @@ LONG ?= ./internal/sim/... ./internal/explore ./internal/postgres ./internal/ser
 	./redisclient/... ./saga/... ./translog/...
 ARGS ?=
 
-.PHONY: run test promises build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz mutants specs generate topology cross site release clean
+.PHONY: run test promises build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz mutants schedules specs generate topology cross site release clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -80,6 +80,10 @@ fuzz: ## every fuzzer for FUZZTIME (10s)
 mutants: ## put each seeded bug into the source and see that the tests catch it (ARGS='--sample 5', --check, or bugs by name)
 	@scripts/setup.sh test
 	go run ./scripts/mutants $(or $(ARGS),--table docs/operations/mutants.md)
+
+schedules: ## run the next 1,000 explored schedules of each scenario, and count them in docs/operations/explored.md (ARGS='--count 20000 accounts')
+	@scripts/setup.sh test
+	go run ./scripts/schedules $(ARGS)
 
 specs: ## check the specifications of the hardest protocols with Spin, and that they catch seeded mistakes (ARGS=handover: that alone)
 	@scripts/setup.sh specs

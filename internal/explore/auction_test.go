@@ -134,7 +134,7 @@ func (s *sentBids) check(w *World, now client.Auction) error {
 func checkBids(ctx context.Context, w *World, db *pgx.Conn, house string) error {
 	var wrong []error
 	told := map[int64]client.Bid{}
-	for _, op := range w.History.Ops() {
+	for _, op := range w.Books.Ops() {
 		final, _ := op.Final()
 		if op.Kind != sim.KindBid || final.Status != http.StatusCreated {
 			continue
@@ -182,5 +182,31 @@ func checkBids(ctx context.Context, w *World, db *pgx.Conn, house string) error 
 	for _, t := range told {
 		wrong = append(wrong, fmt.Errorf("bid %+v was told, and is not there", t))
 	}
+	return errors.Join(append(wrong, err, checkEnds(ctx, db, house))...)
+}
+
+// checkEnds lets the bids of each round move its end again.
+func checkEnds(ctx context.Context, db *pgx.Conn, house string) error {
+	rows, err := db.Query(ctx, `WITH RECURSIVE bids AS (
+			SELECT round, at, row_number() OVER (PARTITION BY round ORDER BY seq) AS n FROM auction_bids WHERE auction = $1
+		), ends AS (
+			SELECT round, 0::bigint AS n, started_at + duration * interval '1 microsecond' AS "end", 0 AS extensions
+				FROM auction_rounds WHERE auction = $1 AND started_at IS NOT NULL
+			UNION ALL
+			SELECT e.round, b.n, CASE WHEN late THEN "end" + snipe_extension * interval '1 microsecond' ELSE "end" END, extensions + late::integer
+				FROM ends e JOIN bids b ON b.round = e.round AND b.n = e.n + 1 JOIN auctions a ON a.id = $1,
+				LATERAL (SELECT snipe_window > 0 AND extensions < snipe_max AND "end" - b.at <= snipe_window * interval '1 microsecond' AS late) l
+		)
+		SELECT format('round %s ends at %s with %s extensions; by its bids it does at %s with %s', r.round, r.ends_at, r.extensions, e."end", e.extensions)
+			FROM auction_rounds r JOIN (SELECT DISTINCT ON (round) * FROM ends ORDER BY round, n DESC) e USING (round)
+			WHERE auction = $1 AND (r.ends_at <> e."end" OR r.extensions <> e.extensions)`, house)
+	if err != nil {
+		return err
+	}
+	wrong, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (error, error) {
+		var what string
+		err := row.Scan(&what)
+		return errors.New(what), err
+	})
 	return errors.Join(append(wrong, err)...)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,11 +21,22 @@ import (
 // clocks are PostgreSQL's clocks, which show what the scheduler has set, and a set_config that tells the gate how long a statement may
 // wait for a lock, because the gate lets it wait by the scheduler's time and not by the machine's. A sequence is outside of
 // transactions: what it shows is the same to all sessions at once.
+//
+// What names a run of PostgreSQL shows another one after each failure that a schedule lets happen, see [World.Lose].
 const clocks = `CREATE SEQUENCE skew.clock;
+	CREATE FUNCTION skew.life() RETURNS integer LANGUAGE sql STABLE
+		AS $$ SELECT coalesce(nullif(pg_catalog.current_setting('skew.life', true), ''), '0')::integer $$;
+	CREATE FUNCTION skew.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql STABLE
+		AS $$ SELECT timestamptz 'epoch' + skew.life() * interval '1 day' $$;
+	CREATE FUNCTION skew.pg_walfile_name(place pg_lsn) RETURNS text LANGUAGE sql STABLE
+		AS $$ SELECT lpad(upper(to_hex(skew.life() + 1)), 8, '0') || substr(pg_catalog.pg_walfile_name(place), 9) $$;
 	CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
 		AS $$ SELECT timestamptz 'epoch' + last_value * interval '1 microsecond' FROM skew.clock $$;
 	CREATE FUNCTION skew.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
 		AS $$ SELECT timestamptz 'epoch' + last_value * interval '1 microsecond' FROM skew.clock $$;
+	CREATE TABLE skew.prepared (gid text PRIMARY KEY, at timestamptz NOT NULL);
+	CREATE VIEW skew.pg_prepared_xacts AS SELECT x.transaction, x.gid, coalesce(p.at, x.prepared) AS prepared, x.owner, x.database
+		FROM pg_catalog.pg_prepared_xacts x LEFT JOIN skew.prepared p USING (gid);
 	CREATE FUNCTION skew.now() RETURNS timestamptz LANGUAGE plpgsql STABLE
 		AS $$ BEGIN
 			IF coalesce(pg_catalog.current_setting('skew.now', true), '') = '' THEN
@@ -71,14 +83,22 @@ type database struct {
 	idle                  []*backend
 	set                   time.Time                // what the database's clock shows
 	limits                map[string]time.Duration // of the waits for locks in functions, by name
+	life                  int                      // how often it has failed in this schedule
 
-	tables []table // with what they have at the beginning of a schedule
+	tables map[string]table // by name
+	base   image            // what each schedule begins with
+	past   image            // what it comes back as when it fails
 }
 
 type table struct {
-	name    string
+	number  int
 	columns string // that are written
-	base    string // the table with what is there at the beginning; empty: nothing is
+}
+
+// image is what the tables had at some moment. It is kept in a schema, which has a table for each that had something.
+type image struct {
+	schema string
+	full   []string
 }
 
 // openDatabase makes a database of its own for a test, in which install may make more tables.
@@ -165,6 +185,12 @@ func (d *database) setClock(now time.Time) error {
 	return err
 }
 
+// prepares notes when a transaction is prepared. PostgreSQL's own time of that is the machine's.
+func (d *database) prepares(gid string) error {
+	_, err := d.control.query("INSERT INTO skew.prepared VALUES ('" + gid + "', skew.clock_timestamp()) ON CONFLICT (gid) DO UPDATE SET at = excluded.at")
+	return err
+}
+
 // waiting returns the sessions that wait for locks.
 func (d *database) waiting() ([]string, error) {
 	return d.control.query("SELECT pid::text FROM pg_catalog.pg_locks WHERE NOT granted")
@@ -176,39 +202,58 @@ func (d *database) cancel(b *backend) error {
 }
 
 // keep makes what is in the database now what each schedule begins with.
-func (d *database) keep() error {
+func (d *database) keep() (err error) {
 	rows, err := d.control.query(`SELECT c.oid::regclass || ' ' || string_agg(quote_ident(a.attname), ',' ORDER BY a.attnum)
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
 		WHERE c.relkind = 'r' AND c.relnamespace IN (` + namespaces + `) GROUP BY c.oid ORDER BY c.oid::regclass::text`)
 	if err != nil {
 		return err
 	}
-	if _, err = d.control.query("CREATE SCHEMA base"); err != nil {
-		return err
-	}
+	d.tables = map[string]table{}
 	for n, row := range rows {
 		name, columns, _ := strings.Cut(row, " ")
-		t := table{name: name, columns: columns}
-		found, err := d.control.query("SELECT 1 FROM " + t.name + " LIMIT 1")
-		if err != nil {
-			return err
-		}
-		if len(found) > 0 {
-			t.base = "base.t" + strconv.Itoa(n)
-			if _, err := d.control.query("CREATE TABLE " + t.base + " AS SELECT * FROM " + t.name); err != nil {
-				return err
-			}
-		}
-		d.tables = append(d.tables, t)
+		d.tables[name] = table{n, columns}
 	}
-	_, err = d.control.query(`CREATE TABLE base.sequences AS SELECT format('%I.%I', schemaname, sequencename) AS name, last_value AS value
-		FROM pg_catalog.pg_sequences WHERE schemaname IN ('public', '` + library + `')`)
+	d.base, err = d.copyTo("base")
 	return err
 }
 
-// restore brings back what keep has kept. The tables' files are new, so that rows have the same places each time.
+// full are the tables that have something, or had.
+func (d *database) full() ([]string, error) {
+	return d.control.query(`SELECT oid::regclass::text FROM pg_catalog.pg_class
+		WHERE relkind = 'r' AND relnamespace IN (` + namespaces + `) AND pg_catalog.pg_relation_size(oid) > 0 ORDER BY 1`)
+}
+
+// copyTo keeps what is committed now.
+func (d *database) copyTo(schema string) (i image, err error) {
+	i.schema = schema
+	if i.full, err = d.full(); err != nil {
+		return i, err
+	}
+	var sql strings.Builder
+	fmt.Fprintf(&sql, `BEGIN; SET LOCAL client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS %s; CREATE TABLE IF NOT EXISTS %[1]s.sequences (name text, value bigint);
+		DELETE FROM %[1]s.sequences; INSERT INTO %[1]s.sequences SELECT format('%%I.%%I', schemaname, sequencename), last_value
+			FROM pg_catalog.pg_sequences WHERE schemaname IN ('public', '%s'); `, schema, library)
+	for _, name := range i.full {
+		fmt.Fprintf(&sql, "CREATE TABLE IF NOT EXISTS %[1]s AS SELECT * FROM %[2]s WITH NO DATA; TRUNCATE %[1]s; INSERT INTO %[1]s SELECT * FROM %[2]s; ", i.of(d.tables[name]), name)
+	}
+	sql.WriteString("COMMIT")
+	_, err = d.control.query(sql.String())
+	return i, err
+}
+
+// of names the table that has what another one had.
+func (i image) of(t table) string { return i.schema + ".t" + strconv.Itoa(t.number) }
+
+// restore brings back what each schedule begins with.
 func (d *database) restore() error {
-	prepared, err := d.control.query(`SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = current_database()`)
+	d.life, d.set = 0, time.Time{}
+	return d.bring(d.base)
+}
+
+// bring brings back an image, while nobody is connected. The tables' files are new, so that rows have the same places each time.
+func (d *database) bring(i image) error {
+	prepared, err := d.prepared()
 	if err != nil {
 		return err
 	}
@@ -217,23 +262,42 @@ func (d *database) restore() error {
 			return err
 		}
 	}
-	full, err := d.control.query(`SELECT oid::regclass FROM pg_catalog.pg_class
-		WHERE relkind = 'r' AND relnamespace IN (` + namespaces + `) AND pg_catalog.pg_relation_size(oid) > 0`)
-	if err != nil {
-		return err
+	if len(prepared) > 0 {
+		if _, err := d.control.query("DELETE FROM skew.prepared"); err != nil {
+			return err
+		}
 	}
-	if len(full) == 0 {
-		return nil
+	full, err := d.full()
+	if err != nil || len(full) == 0 {
+		return err
 	}
 	var sql strings.Builder
 	fmt.Fprintf(&sql, "BEGIN; SET LOCAL session_replication_role = replica; TRUNCATE %s CASCADE; ", strings.Join(full, ", "))
-	for _, t := range d.tables {
-		if t.base != "" {
-			fmt.Fprintf(&sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM %s; ", t.name, t.columns, t.base)
+	for _, name := range i.full {
+		t := d.tables[name]
+		fmt.Fprintf(&sql, "INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %[2]s FROM %s; ", name, t.columns, i.of(t))
+	}
+	fmt.Fprintf(&sql, `COMMIT; SELECT CASE WHEN value IS NULL THEN setval(name::regclass, 1, false) ELSE setval(name::regclass, value) END FROM %s.sequences`, i.schema)
+	_, err = d.control.query(sql.String())
+	return err
+}
+
+// keepsAll says that the image of the past has all answers and all beats of servers.
+func (d *database) keepsAll() (bool, error) {
+	for _, name := range []string{"idempotency_keys", "servers"} {
+		now, past := "SELECT * FROM "+name, "SELECT * FROM "+d.past.of(d.tables[name])
+		if !slices.Contains(d.past.full, name) {
+			past = now + " WHERE false"
+		}
+		differ, err := d.control.query("SELECT 1 FROM (" + now + " EXCEPT " + past + ") n LIMIT 1")
+		if err != nil || len(differ) > 0 {
+			return false, err
 		}
 	}
-	sql.WriteString(`COMMIT; SELECT CASE WHEN value IS NULL THEN setval(name::regclass, 1, false) ELSE setval(name::regclass, value) END FROM base.sequences`)
-	_, err = d.control.query(sql.String())
-	d.set = time.Time{}
-	return err
+	return true, nil
+}
+
+// prepared are the transactions that wait for a second phase.
+func (d *database) prepared() ([]string, error) {
+	return d.control.query(`SELECT gid FROM pg_catalog.pg_prepared_xacts WHERE database = current_database()`)
 }

@@ -14,7 +14,8 @@
 //   - notifications that a session has heard;
 //   - the end of a wait for a lock, once lock_timeout has passed;
 //   - time: it passes until the next message, or for as long as the choice says;
-//   - the kill of a server or process, which is started anew, and a stop of its messages for some seconds.
+//   - the kill of a server or process, which is started anew, and a stop of its messages for some seconds;
+//   - a copy of the database, and its failure: it comes back as the copy, on another timeline ([World.Copy], [World.Lose]).
 //
 // A message may meet a [Mode]: its answer is held or lost, it is lost itself, or it arrives after its connection was cut.
 // Histories are those of a real PostgreSQL at once; there is no model of it that could be wrong.

@@ -38,10 +38,15 @@ type Scenario struct {
 	Stall time.Duration
 	// Loose says that goroutines of one process do the same at one moment, and go on differently. A seed may then be more than one history.
 	Loose bool
+	// Watched says that servers watch the database for lost commits, in schedules with an odd seed.
+	Watched bool
 	// Unbooked says that the clients' own books do not know all that they do: bids.
 	Unbooked bool
 	// Install makes tables in the schema [library] beside the servers' own, and triggers. It is called once, and may be nil.
 	Install func(ctx context.Context, db *pgx.Conn) error
+	// Other makes tables in the same schema of another database, which processes reach too ([World.Other]). It is called once; nil: there is
+	// no other database.
+	Other func(ctx context.Context, db *pgx.Conn) error
 	// Open makes what each schedule begins with. It is called once, and may be nil.
 	Open func(ctx context.Context, c *sim.Client) error
 	// Warm is what clients have each server do, in order and without faults, before each schedule: so servers remember what they have
@@ -58,6 +63,7 @@ type Explorer struct {
 	t        *testing.T
 	scenario Scenario
 	db       *database
+	other    *database // may be nil
 	opened   *sim.History
 	check    *pgx.Conn // nil while the scenario is opened
 	length   int       // of the schedule without faults
@@ -71,9 +77,10 @@ type Result struct {
 	Seen []string
 }
 
-// Same reports whether two schedules were the same to everybody.
-func (r Result) Same(other Result) bool {
-	return slices.Equal(r.Trace, other.Trace) && slices.Equal(r.Seen, other.Seen) && (r.Err == nil) == (other.Err == nil)
+// History is all of a schedule in words: what happened, what clients were told, and what was wrong. The same seed gives the same bytes. Ids
+// are left out: they say how many were made before, too.
+func (r Result) History() string {
+	return fmt.Sprintf("%s%s\n%s", Tell(r.Trace), strings.Join(r.Seen, "\n"), ids.ReplaceAllString(fmt.Sprint(r.Err), "…"))
 }
 
 func migrate(ctx context.Context, url string) error {
@@ -85,6 +92,9 @@ func migrate(ctx context.Context, url string) error {
 func NewExplorer(t *testing.T, s Scenario) *Explorer {
 	t.Helper()
 	x := &Explorer{t: t, scenario: s, db: openDatabase(t, migrate, s.Install), opened: sim.NewHistory()}
+	if s.Other != nil {
+		x.other = openDatabase(t, func(context.Context, string) error { return nil }, s.Other)
+	}
 	if s.Open != nil {
 		opening := s
 		opening.Warm, opening.Play = nil, func(ctx context.Context, w *World) {
@@ -94,8 +104,10 @@ func NewExplorer(t *testing.T, s Scenario) *Explorer {
 			t.Fatalf("open the scenario: %v", err)
 		}
 	}
-	if err := x.db.keep(); err != nil {
-		t.Fatal(err)
+	for _, db := range x.databases() {
+		if err := db.keep(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var err error
 	if x.check, err = pgx.Connect(t.Context(), x.db.url); err != nil {
@@ -110,38 +122,56 @@ func NewExplorer(t *testing.T, s Scenario) *Explorer {
 	return x
 }
 
+func (x *Explorer) databases() []*database {
+	if x.other == nil {
+		return []*database{x.db}
+	}
+	return []*database{x.db, x.other}
+}
+
 // Seed runs the schedule of a seed.
 func (x *Explorer) Seed(seed uint64) Result { return x.Run(seed, newSeeded(seed, x.length)) }
 
 // Run runs a schedule and checks what came of it. Ids and other random choices depend on the seed.
 func (x *Explorer) Run(seed uint64, s Strategy) Result {
-	if err := x.db.restore(); err != nil {
-		x.t.Fatal(err)
+	for _, db := range x.databases() {
+		if err := db.restore(); err != nil {
+			x.t.Fatal(err)
+		}
 	}
 	history := x.opened.Clone()
 	w, err := x.schedule(seed, s, x.scenario, history)
 	r := Result{Trace: w.trace, Err: err}
 	ctx, cancel := context.WithTimeout(context.Background(), checkLimit)
 	defer cancel()
+	told := []*sim.History{history}
+	if w.Books != nil && w.Books != history {
+		told = append(told, w.Books)
+	}
 	if err == nil {
-		r.Err = errors.Join(history.CheckReplies(), checkOutcomes(history))
+		r.Err = checkOutcomes(history)
+		for _, h := range told {
+			r.Err = errors.Join(r.Err, h.CheckReplies())
+		}
 		if x.scenario.Servers > 0 {
 			r.Err = errors.Join(r.Err, audit.Audit(ctx, x.check))
 		}
 		if !x.scenario.Unbooked {
-			r.Err = errors.Join(r.Err, history.Check(ctx, x.check))
+			r.Err = errors.Join(r.Err, w.Books.Check(ctx, x.check))
 		}
 		if x.scenario.Check != nil {
 			r.Err = errors.Join(r.Err, x.scenario.Check(ctx, w, x.check))
 		}
 	}
-	for _, op := range history.Ops()[len(x.opened.Ops()):] {
-		for _, a := range op.Answers() { // Of two at one moment, either may be noted first.
-			line := fmt.Sprintf("%s: %d %s", op.Key, a.Status, a.Code())
-			if a.Replayed {
-				line += "(replayed)"
+	for _, h := range told {
+		for _, op := range h.Ops()[len(x.opened.Ops()):] {
+			for _, a := range op.Answers() { // Of two at one moment, either may be noted first.
+				line := fmt.Sprintf("%s: %d %s", op.Key, a.Status, a.Code())
+				if a.Replayed {
+					line += "(replayed)"
+				}
+				r.Seen = append(r.Seen, line)
 			}
-			r.Seen = append(r.Seen, line)
 		}
 	}
 	r.Seen = append(r.Seen, w.seen...)
@@ -175,10 +205,10 @@ func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history 
 		if x.check != nil {
 			time.Sleep(begin)
 		}
-		g := newGate(x.db)
+		g := newGate(x.db, x.other)
 		w = &World{
 			History: history, Database: x.db.url, gate: g, strategy: s, scenario: scenario, stalled: map[string]time.Time{},
-			servers: map[string]*instance{}, processes: map[string]context.CancelCauseFunc{}, handlers: map[string]http.Handler{},
+			watched: scenario.Watched && seed%2 == 1, servers: map[string]*instance{}, processes: map[string]context.CancelCauseFunc{}, handlers: map[string]http.Handler{},
 		}
 		g.serve = w.handler
 		ctx, cancel := context.WithCancel(t.Context())
@@ -194,7 +224,7 @@ func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history 
 			}
 			return nil
 		})
-		w.trace, w.opened = nil, len(history.Ops())
+		w.trace, w.opened, w.Books = nil, len(history.Ops()), history
 		g.begin()
 		if err == nil {
 			w.faulty = true
@@ -219,12 +249,27 @@ func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history 
 		time.Sleep(begin)                           // What is still at work in killed processes gives up.
 		for found := true; found; synctest.Wait() { // A last connection may ask for the end of another one's statement.
 			var finished error
-			found, finished = g.finish()
+			found, finished = g.finish(x.databases()...)
 			err = errors.Join(err, finished)
 		}
 		w.trace = trace
 	})
 	return w, err
+}
+
+// Again runs the schedule of a seed, whose result is known, some times more. It returns how often that failed, and how often the history was the same.
+func (x *Explorer) Again(seed uint64, first Result, times int) (failed, same int) {
+	history := first.History()
+	for range times {
+		r := x.Seed(seed)
+		if r.Err != nil {
+			failed++
+		}
+		if r.History() == history {
+			same++
+		}
+	}
+	return failed, same
 }
 
 // Shrink looks for a short trace that fails too, with at most tries runs.

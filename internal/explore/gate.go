@@ -42,6 +42,7 @@ type Option struct {
 
 // link is what the gate knows of a connection.
 type link struct {
+	db         *database
 	group      string // whose it is and what for, such as s1/reads
 	name       string // while it has something to say or is in a transaction, such as s1/reads#2
 	backend    *backend
@@ -64,19 +65,21 @@ type link struct {
 // call dial and roundTrip; all else is called by the scheduler while everybody waits.
 type gate struct {
 	db      *database
+	other   *database // that processes may use too; may be nil
 	serve   func(server string) http.Handler
 	arrived chan struct{} // has room for one: something may be pending
 
 	mu    sync.Mutex
 	conns []*conn
 	calls []*call
+	asks  []*ask
 	lives map[string]int // of the processes
 	step  int
 	moved bool // a unit was executed since sessions were last asked for notifications
 }
 
-func newGate(db *database) *gate {
-	return &gate{db: db, arrived: make(chan struct{}, 1), lives: map[string]int{}}
+func newGate(db, other *database) *gate {
+	return &gate{db: db, other: other, arrived: make(chan struct{}, 1), lives: map[string]int{}}
 }
 
 // begin counts steps from the next one on.
@@ -101,14 +104,17 @@ func (g *gate) dial(server string) func(context.Context, string, string) (net.Co
 	g.mu.Lock()
 	life := g.lives[server]
 	g.mu.Unlock()
-	return func(context.Context, string, string) (net.Conn, error) {
+	return func(_ context.Context, _, to string) (net.Conn, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.lives[server] != life {
 			return nil, errors.New("the server is dead")
 		}
 		c := newConn(server, g.signal)
-		c.statements, c.since = map[string]string{}, map[string]int{}
+		c.statements, c.since, c.db = map[string]string{}, map[string]int{}, g.db
+		if strings.HasPrefix(to, otherHost) {
+			c.db = g.other
+		}
 		g.conns = append(g.conns, c)
 		return c, nil
 	}
@@ -193,7 +199,7 @@ func (g *gate) start(c *conn) error {
 		return nil
 	}
 	parameters := startParameters(u)
-	b, err := g.db.take()
+	b, err := c.db.take()
 	if err != nil {
 		return err
 	}
@@ -204,7 +210,7 @@ func (g *gate) start(c *conn) error {
 	}
 	c.backend, c.idle = b, true
 	c.ownTimeout, c.timeout = 0, 0
-	var set []string
+	set := []string{"SET skew.life = " + strconv.Itoa(c.db.life)}
 	for name, value := range parameters {
 		switch name {
 		case "user", "database", "statement_timeout", "idle_in_transaction_session_timeout": // By the machine's time.
@@ -268,6 +274,7 @@ func (g *gate) options() []Option {
 		}
 	}
 	all = append(all, g.callOptions()...)
+	all = append(all, g.askOptions()...)
 	slices.SortFunc(all, func(a, b Option) int { return cmp.Compare(a.Label, b.Label) })
 	return all
 }
@@ -285,7 +292,7 @@ func (g *gate) let(c *conn, m Mode) error {
 }
 
 func (g *gate) execute(c *conn, m Mode) error {
-	if err := g.db.setClock(time.Now()); err != nil {
+	if err := c.db.setClock(time.Now()); err != nil {
 		return err
 	}
 	u := c.first(true, true)
@@ -294,8 +301,13 @@ func (g *gate) execute(c *conn, m Mode) error {
 		return g.hangUp(c)
 	}
 	for _, sql := range statementsIn(u, c.statements) {
+		if _, gid, ok := strings.Cut(sql, "prepare transaction '"); ok {
+			if err := c.db.prepares(strings.TrimRight(gid, "'")); err != nil {
+				return err
+			}
+		}
 		c.listens = c.listens || strings.HasPrefix(brief(sql), "listen")
-		for function, limit := range g.db.limits {
+		for function, limit := range c.db.limits {
 			if strings.Contains(sql, function) {
 				c.timeout = limit
 			}
@@ -414,7 +426,7 @@ func (g *gate) notify(c *conn) {
 // hangUp tells PostgreSQL that a connection has ended.
 func (g *gate) hangUp(c *conn) error {
 	c.ended = true
-	return errors.Join(g.db.give(c.backend), g.settle())
+	return errors.Join(c.db.give(c.backend), g.settle())
 }
 
 // kill ends a server as SIGKILL does: its connections and its clients' are cut. What it wrote may be on its way still.
@@ -434,11 +446,9 @@ func (g *gate) kill(server string) {
 	}
 }
 
-// finish ends all sessions. No server needs them any more. It says whether there were any.
-func (g *gate) finish() (found bool, err error) {
-	g.mu.Lock()
-	conns := slices.Clone(g.conns)
-	g.mu.Unlock()
+// finish ends all sessions, as a database does that fails, and says whether there were any.
+func (g *gate) finish(dbs ...*database) (found bool, err error) {
+	conns := slices.DeleteFunc(g.all(), func(c *conn) bool { return !slices.Contains(dbs, c.db) })
 	for _, c := range conns {
 		c.sever()
 		if c.parked {
@@ -452,6 +462,6 @@ func (g *gate) finish() (found bool, err error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.conns = g.conns[len(conns):]
+	g.conns = slices.DeleteFunc(g.conns, func(c *conn) bool { return slices.Contains(conns, c) })
 	return len(conns) > 0, err
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,7 +18,13 @@ import (
 )
 
 // address is the database's, as servers and processes have it. The gate answers there.
-const address = "postgres://fairlead@192.0.2.1/fairlead?sslmode=disable"
+const address = "postgres://fairlead@" + mainHost + "/fairlead?sslmode=disable"
+
+// The hosts of the databases.
+const (
+	mainHost  = "192.0.2.1"
+	otherHost = "192.0.2.2"
+)
 
 // poolSize is more than a process needs at a time. Which of two goroutines that wait for the last connection gets it is the machine's choice.
 const poolSize = 16
@@ -50,19 +57,28 @@ func (w *World) Process(ctx context.Context, name string, f func(ctx context.Con
 
 // live is one life of a process.
 func (w *World) live(ctx context.Context, name string, f func(ctx context.Context, pool *pgxpool.Pool) error) error {
-	config, err := pgxpool.ParseConfig(address)
-	if err != nil {
-		return err
-	}
-	config.MaxConns, config.HealthCheckPeriod = poolSize, time.Hour
-	config.ConnConfig.DialFunc = w.gate.dial(name)
-	config.ConnConfig.RuntimeParams["lock_timeout"] = "2s"
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := w.pool(ctx, name, address)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	return f(ctx, pool)
+}
+
+func (w *World) pool(ctx context.Context, name, url string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns, config.HealthCheckPeriod = poolSize, time.Hour
+	config.ConnConfig.DialFunc = w.gate.dial(name)
+	config.ConnConfig.RuntimeParams["lock_timeout"] = "2s"
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+// Other returns a pool of connections to the other database for a process that has just begun, which closes it.
+func (w *World) Other(ctx context.Context, name string) (*pgxpool.Pool, error) {
+	return w.pool(ctx, name, strings.Replace(address+"&application_name=other", mainHost, otherHost, 1))
 }
 
 // Serve has a process answer requests until it ends.

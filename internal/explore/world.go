@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -45,6 +46,8 @@ var errEndless = errors.New("the schedule does not end")
 // scheduler.
 type World struct {
 	History *sim.History
+	// Books are what clients were told that must be true at the end: all of the history, unless what they were told was lost, see [World.Lose].
+	Books *sim.History
 	// Database is the URL of the database, for the checks after a schedule.
 	Database string
 
@@ -52,6 +55,9 @@ type World struct {
 	strategy Strategy
 	scenario Scenario
 	trace    []Decision
+	watched  bool                 // servers watch the database for lost commits
+	life     atomic.Int32         // of the database, see [World.Life]
+	keptAll  bool                 // it came back with all that servers know to be confirmed
 	faulty   bool                 // servers and processes may be killed and stopped
 	stalled  map[string]time.Time // until when messages of servers and processes are stopped
 	opened   int                  // commands that the scenario was opened and warmed up with
@@ -80,6 +86,8 @@ type instance struct {
 	publish   *publish.Service
 	edge      *server.Server
 	handler   http.Handler
+	watching  sync.WaitGroup
+	stop      context.CancelFunc // ends the watch for lost commits
 }
 
 // names are the servers' names.
@@ -98,12 +106,16 @@ func (t target) URL() string { return "http://" + string(t) }
 
 // Client returns a client that tries the servers in turn, the named one first.
 func (w *World) Client(name string, servers ...string) *sim.Client {
+	return w.clientOf(w.History, name, servers...)
+}
+
+func (w *World) clientOf(history *sim.History, name string, servers ...string) *sim.Client {
 	// The first attempt goes to the second target.
 	targets := make([]sim.Target, len(servers))
 	for i, s := range servers {
 		targets[(i+1)%len(servers)] = target(s)
 	}
-	return sim.NewClientOver(&transport{gate: w.gate, client: name}, w.History, sim.AdminKey, targets...)
+	return sim.NewClientOver(&transport{gate: w.gate, client: name}, history, sim.AdminKey, targets...)
 }
 
 // Go runs f as a client. The schedule ends when all have returned.
@@ -168,11 +180,35 @@ func (k adminKeys) KeyByHash(ctx context.Context, hash [32]byte) (auth.Key, erro
 	return k.KeyStore.KeyByHash(ctx, hash)
 }
 
+// observer notes what must not be, whatever happens to messages. It implements [postgres.Observer].
+type observer struct{ *World }
+
+// Fallback implements [speculation.Observer].
+func (o observer) Fallback(name, reason string) {
+	if reason == "encode" {
+		o.Wrong(fmt.Errorf("a speculative transaction %s could not be encoded", name))
+	}
+}
+
+// Transaction implements [pgkit.Observer].
+func (observer) Transaction(string, int, time.Duration, string) {}
+
+// Retry implements [pgkit.Observer].
+func (observer) Retry(string, string) {}
+
+// Blocked implements [postgres.Observer].
+func (observer) Blocked(int, int) {}
+
+// MetOldPrimary implements [postgres.Observer].
+func (observer) MetOldPrimary(bool) {}
+
 // open starts a server.
 func (w *World) open(ctx context.Context, name string) (err error) {
-	db, err := postgres.Open(ctx, postgres.Options{
-		URL: address, MaxConns: poolSize, ReadConns: poolSize, Dial: w.gate.dial(name),
-	})
+	o := postgres.Options{URL: address, MaxConns: poolSize, ReadConns: poolSize, Dial: w.gate.dial(name), Observer: observer{w}}
+	if w.watched {
+		o.Watch = &postgres.Watch{Version: "explore", KeysKept: 24 * time.Hour}
+	}
+	db, err := postgres.Open(ctx, o)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", name, err)
 	}
@@ -201,13 +237,18 @@ func (w *World) open(ctx context.Context, name string) (err error) {
 		return err
 	}
 	i.edge, err = server.New(server.Options{
-		Ledger: i.ledger, Lottery: i.lottery, Auction: i.auction, Cross: i.cross, Publish: i.publish, Multidraw: i.multidraw, Locks: i.locks, Keys: keys, Auth: authenticator, Ready: db.Ready,
+		Ledger: i.ledger, Lottery: i.lottery, Auction: i.auction, Cross: i.cross, Publish: i.publish, Multidraw: i.multidraw, Locks: i.locks, Keys: keys, Auth: authenticator, Ready: db.Ready, Acknowledge: db.Acknowledge,
 		Operator: postgres.NewOperator(db), Log: postgres.NewLogReader(db), Registry: registry, Version: "explore",
 	})
 	if err != nil {
 		return err
 	}
 	i.handler = i.edge.Handler()
+	db.OnLostHistory(i.edge.Forget)
+	watching, stop := context.WithCancel(ctx)
+	if i.stop = stop; w.watched {
+		i.watching.Go(func() { db.WatchHistory(watching) })
+	}
 	w.mu.Lock()
 	w.servers[name], w.all = i, append(w.all, i)
 	w.mu.Unlock()
@@ -216,6 +257,8 @@ func (w *World) open(ctx context.Context, name string) (err error) {
 
 func (i *instance) close(ctx context.Context) error {
 	var failures []error
+	i.stop()
+	i.watching.Wait()
 	for _, step := range []func(context.Context) error{i.edge.Close, i.locks.Close, i.cross.Close, i.multidraw.Close, i.publish.Close, i.auction.Close, i.lottery.Close, i.ledger.Close, i.db.Shutdown} {
 		ctx, cancel := context.WithTimeout(ctx, closeLimit)
 		failures = append(failures, step(ctx))

@@ -115,16 +115,18 @@ type history struct {
 		next    int
 	}
 
-	mu        sync.Mutex // held during a look, so that other new connections wait for what comes of it
-	instance  string     // the run of the database's server that was looked at last
-	unsure    bool       // the next beat looks too
-	confirmed beat       // the last one whose COMMIT was answered
-	enrolled  bool       // the server has its row
-	sent      int64      // the last count that was sent
-	losses    int        // that this process has found
-	unsaved   *Loss      // the last of them, while it is not written
-	jump      bool       // tokens have to jump past those that are lost
-	forget    []func()   // drop what the process remembers
+	turn chan struct{} // has a value during a look, so that other new connections wait for what comes of it
+
+	mu        sync.Mutex
+	instance  string   // the run of the database's server that was looked at last
+	unsure    bool     // the next beat looks too
+	confirmed beat     // the last one whose COMMIT was answered
+	enrolled  bool     // the server has its row
+	sent      int64    // the last count that was sent
+	losses    int      // that this process has found
+	unsaved   *Loss    // the last of them, while it is not written
+	jump      bool     // tokens have to jump past those that are lost
+	forget    []func() // drop what the process remembers
 }
 
 type beat struct {
@@ -136,6 +138,7 @@ type beat struct {
 func (h *history) begin(watch *Watch, step int64, logger *slog.Logger) {
 	host, _ := os.Hostname() // Without it the process's number must do.
 	h.server, h.name, h.step, h.watch, h.logger = uuid.New(), host+"/"+strconv.Itoa(os.Getpid()), step, watch, logger
+	h.turn = make(chan struct{}, 1)
 }
 
 // Acknowledge notes that a client is told of a success whose record is stored under a key.
@@ -178,9 +181,14 @@ func (h *history) met(ctx context.Context, conn *pgx.Conn) error {
 	if instance == "" { // It doesn't tell. The beat notices what is lost.
 		return nil
 	}
+	if err := h.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer h.giveTurn()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if instance == h.instance {
+	known := instance == h.instance
+	h.mu.Unlock()
+	if known {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -192,15 +200,31 @@ func (h *history) met(ctx context.Context, conn *pgx.Conn) error {
 		// Somebody has locked a table, or there is none yet. Everybody goes on.
 		h.logger.WarnContext(ctx, "the database's server was restarted or changed, and could not be asked whether commits are lost", "error", err)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	// Again, since an answer of before may have been noted just now.
 	h.instance, h.unsure = instance, true
 	return nil
 }
 
-// look compares what is there with what was confirmed. The caller holds the mutex.
+func (h *history) takeTurn(ctx context.Context) error {
+	select {
+	case h.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *history) giveTurn() { <-h.turn }
+
+// look compares what is there with what was confirmed. The caller has the turn.
 func (h *history) look(ctx context.Context, conn *pgx.Conn) error {
 	recent := h.recent()
-	if h.confirmed.count == 0 && len(recent) == 0 {
+	h.mu.Lock()
+	confirmed := h.confirmed
+	h.mu.Unlock()
+	if confirmed.count == 0 && len(recent) == 0 {
 		return nil
 	}
 	keys := make([][]byte, len(recent))
@@ -228,15 +252,17 @@ func (h *history) look(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("look for lost commits: %w", err)
 	}
-	h.unsure = false
-	loss := compare(h.confirmed, recent, beats, stored)
-	if loss == nil {
-		return nil
+	loss := compare(confirmed, recent, beats, stored)
+	h.mu.Lock()
+	if h.unsure = false; loss != nil {
+		loss.ID, loss.Server, loss.Now = uuid.Must(uuid.NewV7()), h.name, place
+		h.lost(ctx, loss)
 	}
-	loss.ID, loss.Server, loss.Now = uuid.Must(uuid.NewV7()), h.name, place
-	h.lost(ctx, loss)
-	if err := saveLoss(ctx, conn, loss); err == nil {
+	h.mu.Unlock()
+	if loss != nil && saveLoss(ctx, conn, loss) == nil {
+		h.mu.Lock()
 		h.unsaved = nil
+		h.mu.Unlock()
 	}
 	return nil
 }
@@ -385,8 +411,10 @@ func (db *DB) lookNow(ctx context.Context) error {
 		return err
 	}
 	defer conn.Release()
-	db.history.mu.Lock()
-	defer db.history.mu.Unlock()
+	if err := db.history.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer db.history.giveTurn()
 	return db.history.look(ctx, conn.Conn())
 }
 

@@ -18,78 +18,110 @@ const (
 	explorerTest = "TestExplored"
 )
 
-// explored looks for the bugs that have a scenario in so many schedules of it, from the first seed on, and writes which were found.
-func (p *program) explored(ctx context.Context, schedules int, table string) error {
+// explored looks for the bugs that have a scenario in so many schedules of it, from the first seed on, runs a seed that finds one so many
+// times again, and writes what came of it.
+func (p *program) explored(ctx context.Context, schedules, again int, table string) error {
 	p.mutants = slices.DeleteFunc(p.mutants, func(m *mutant) bool { return m.scenario == "" })
 	if len(p.mutants) == 0 {
 		return errors.New("none of these bugs has a scenario")
 	}
 	begun := time.Now()
-	if err := p.each(func(m *mutant) (string, error) {
+	failed := p.each(func(m *mutant) (string, error) {
 		began := time.Now()
-		out, err := testWith(ctx, []string{"FAIRLEAD_SCHEDULES=" + strconv.Itoa(schedules), "FAIRLEAD_SHRINK=0"},
+		out, err := testWith(ctx, []string{"FAIRLEAD_SCHEDULES=" + strconv.Itoa(schedules), "FAIRLEAD_SHRINK=0", "FAIRLEAD_AGAIN=" + strconv.Itoa(again)},
 			"-timeout", "4h", "-overlay", m.overlay, "-run", "^"+explorerTest+"$/^"+strings.ReplaceAll(m.scenario, " ", "_")+"$", explorer)
 		m.took = time.Since(began)
-		if m.found, err = foundAfter(out, err); err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		m.found, err = readFinding(out, err, schedules)
+		if err != nil {
 			return "", err
 		}
-		if m.found == 0 {
-			return fmt.Sprintf("not found in %d schedules of %q (%v)", schedules, m.scenario, m.took.Round(time.Second)), nil
+		if table != "" { // After each, so that what was found stays if the rest is not run.
+			err = writeExplored(table, m)
 		}
-		return fmt.Sprintf("found by schedule %d of %q (%v)", m.found, m.scenario, m.took.Round(time.Second)), nil
-	}); err != nil {
-		return err
-	}
-	took := time.Since(begun).Round(time.Second)
-	fmt.Printf("mutants: %d were looked for (%v)\n", len(p.mutants), took)
-	if table == "" {
-		return nil
-	}
-	return os.WriteFile(table, []byte(exploredPage(p.mutants, schedules)), 0o644) //nolint:gosec // It is for everybody.
+		return fmt.Sprintf("%s of %q, again %s (%v)", m.found.by, m.scenario, m.found.again, m.took.Round(time.Second)), err
+	})
+	fmt.Printf("mutants: %d were looked for (%v)\n", len(p.mutants), time.Since(begun).Round(time.Second))
+	return failed
 }
 
-var failingSeed = regexp.MustCompile(`FAIRLEAD_SEED=(\d+): `)
+// finding is how a bug was found by exploring, as the table has it.
+type finding struct {
+	by    string // the seed, or why there is none
+	again string // how often that seed failed again, and with the same history
+}
 
-// foundAfter reads how many schedules it took to find a bug from what the test printed; 0: it passed.
-func foundAfter(out string, failed error) (int, error) {
+var (
+	failingSeed = regexp.MustCompile(`FAIRLEAD_SEED=(\d+): `)
+	failedAgain = regexp.MustCompile(`of (\d+) times more, seed \d+ failed (\d+) times, with the same history (\d+) times`)
+)
+
+// readFinding reads from what the test printed how it found a bug.
+func readFinding(out string, failed error, schedules int) (finding, error) {
 	switch match := failingSeed.FindStringSubmatch(out); {
 	case strings.Contains(out, "no tests to run"):
-		return 0, errors.New("there is no such scenario")
+		return finding{}, errors.New("there is no such scenario")
 	case failed == nil:
-		return 0, nil
+		return finding{by: fmt.Sprintf("none of %d", schedules)}, nil
 	case match != nil:
-		seed, err := strconv.Atoi(match[1])
-		return seed + 1, err
-	case strings.Contains(out, "the schedule without faults: "):
-		return 1, nil
+		f := finding{by: "seed " + match[1]}
+		if again := failedAgain.FindStringSubmatch(out); again != nil {
+			f.again = fmt.Sprintf("%s of %s, %s the same", again[2], again[1], again[3])
+		}
+		return f, nil
+	case strings.Contains(out, "the schedule without faults: "), strings.Contains(out, "open the scenario: "):
+		return finding{by: "all"}, nil
 	}
-	return 0, fmt.Errorf("no schedule failed by itself: %w\n%s", failed, out)
+	return finding{}, fmt.Errorf("no schedule failed by itself: %w\n%s", failed, out)
 }
 
-// exploredPage is the table of bugs that schedules were explored for.
-func exploredPage(mutants []*mutant, schedules int) string {
-	found := 0
-	for _, m := range mutants {
-		if m.found > 0 {
-			found++
+// Marks of what is written in the page.
+const (
+	beginExplored = "<!-- make mutants writes from here -->\n"
+	endExplored   = "<!-- to here -->\n"
+)
+
+// writeExplored puts the row of a bug into the page's table.
+func writeExplored(page string, m *mutant) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	all, err := read(nil)
+	if err != nil {
+		return err
+	}
+	written, err := withRow(string(text), m, all)
+	if err != nil {
+		return fmt.Errorf("%s: %w", page, err)
+	}
+	return os.WriteFile(page, []byte(written), 0o644) //nolint:gosec // It is for everybody.
+}
+
+// withRow puts the row of a bug in the place of an older one. Rows of bugs that no longer have a scenario go, and those of bugs that can't be
+// explored say why.
+func withRow(text string, m *mutant, all []*mutant) (string, error) {
+	before, rest, found := strings.Cut(text, beginExplored)
+	table, after, ended := strings.Cut(rest, endExplored)
+	if !found || !ended {
+		return "", fmt.Errorf("it lacks the lines %q and %q", beginExplored, endExplored)
+	}
+	rows := []string{fmt.Sprintf("| [%s](../../%s/%[1]s.patch) | %[3]s | %s | %s | %s |", m.name, bugs, escape(m.breaks), m.scenario, m.found.by, m.found.again)}
+	for line := range strings.Lines(table) {
+		if slices.ContainsFunc(all, func(o *mutant) bool {
+			return o.name != m.name && o.scenario != "" && strings.HasPrefix(line, "| ["+o.name+"](")
+		}) {
+			rows = append(rows, strings.TrimSpace(line))
 		}
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `# Seeded bugs, and the schedules that find them
-
-`+"`make mutants ARGS='--explored %[1]d --table docs/operations/explored.md'`"+`, with the names of these %[2]d bugs, wrote this page. It puts each of them into the source and runs
-up to %[1]d schedules of a scenario of `+"`internal/explore`"+`, from seed 0 on. %[3]d were found. Bugs that are not named here were not looked for. The tests that were written for each bug are in
-[mutants.md](mutants.md): no test of them is run here. [ADR 0040](../adr/0040-schedules-are-explored-at-the-wire.md) says what a schedule is.
-
-| bug | what it breaks | scenario | found by schedule |
-|---|---|---|--:|
-`, schedules, len(mutants), found)
-	for _, m := range mutants {
-		by := "not found"
-		if m.found > 0 {
-			by = strconv.Itoa(m.found)
+	for _, o := range all {
+		if o.unexplored != "" {
+			rows = append(rows, fmt.Sprintf("| [%s](../../%s/%[1]s.patch) | %[3]s | | %s | |", o.name, bugs, escape(o.breaks), escape(o.unexplored)))
 		}
-		fmt.Fprintf(&b, "| [%s](../../%s/%s.patch) | %s | %s | %s |\n", m.name, bugs, m.name, escape(m.breaks), m.scenario, by)
 	}
-	return b.String()
+	slices.Sort(rows)
+	const head = "\n| bug | what it breaks | scenario | found by | that seed again |\n|---|---|---|---|---|\n"
+	return before + beginExplored + head + strings.Join(rows, "\n") + "\n\n" + endExplored + after, nil
 }

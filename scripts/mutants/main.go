@@ -5,9 +5,11 @@
 //	go run ./scripts/mutants --sample 5 --seed 7 some, chosen by a seed
 //	go run ./scripts/mutants --check             only whether all patches apply and compile, and their tests exist
 //	go run ./scripts/mutants --explored 500      look for those with a scenario in so many explored schedules, without their tests
+//	  --again 100                                and run each seed that finds one so many times again
 //
 // Each bug is a file in scripts/mutants/bugs: three lines that say what it breaks, which guarantee of docs/guarantees.md that belongs to
-// (or "none"), and the tests that must catch it, then a patch. A fourth line, "Scenario: late bids", names one of internal/explore.
+// (or "none"), and the tests that must catch it, then a patch. A fourth line, "Scenario: late bids", names one of internal/explore; "Unexplored: …"
+// says why no schedule can show the bug there.
 //
 //	Breaks: Releasing a lock doesn't look at whose it is.
 //	Guarantee: L3
@@ -56,17 +58,18 @@ func main() {
 		seed   = flag.Uint64("seed", rand.Uint64(), "what the choice depends on") //nolint:gosec // It hides nothing.
 		table  = flag.String("table", "", "the Markdown file to write")
 		many   = flag.Int("explored", 0, "run no tests but so many schedules of each bug's scenario")
+		again  = flag.Int("again", 0, "how often a seed that finds a bug is run again, and its history compared")
 	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *check, *sample, *many, *seed, *table, flag.Args()); err != nil {
+	if err := run(ctx, *check, *sample, *many, *again, *seed, *table, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, check bool, sample, schedules int, seed uint64, table string, names []string) (err error) {
+func run(ctx context.Context, check bool, sample, schedules, again int, seed uint64, table string, names []string) (err error) {
 	var p program
 	if p.mutants, err = read(names); err != nil {
 		return err
@@ -96,7 +99,7 @@ func run(ctx context.Context, check bool, sample, schedules int, seed uint64, ta
 		return nil
 	}
 	if schedules > 0 {
-		return p.explored(ctx, schedules, table)
+		return p.explored(ctx, schedules, again, table)
 	}
 	if err := p.control(ctx); err != nil {
 		return err

@@ -14,20 +14,21 @@ import (
 type mutant struct {
 	name, breaks, guarantee string
 	scenario                string   // whose schedules should find it; may be empty
+	unexplored              string   // why schedules can't; may be empty
 	pkg, run                string   // the tests that must catch it
 	files                   []string // of the patch
 	overlay                 string   // what tells the compiler of the patched copies
 
 	quiet  []string // what keeps its tests from writing failures into the tree
 	failed []string // the tests that caught it
-	found  int      // by which schedule; 0: by none
+	found  finding  // by exploring
 	took   time.Duration
 }
 
 // parse reads a file of bugs/.
 func parse(name, text string) (*mutant, error) {
 	m := &mutant{name: name}
-	fields := map[string]*string{"Breaks": &m.breaks, "Guarantee": &m.guarantee, "Test": &m.pkg, "Scenario": &m.scenario}
+	fields := map[string]*string{"Breaks": &m.breaks, "Guarantee": &m.guarantee, "Test": &m.pkg, "Scenario": &m.scenario, "Unexplored": &m.unexplored}
 	header, patch, ok := strings.Cut(text, "\n--- a/")
 	if !ok {
 		return nil, errors.New("it has no patch")
@@ -36,11 +37,14 @@ func parse(name, text string) (*mutant, error) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		field := fields[key]
 		if field == nil || value == "" || *field != "" {
-			return nil, fmt.Errorf("%q is none of Breaks, Guarantee, Test and Scenario, each once", line)
+			return nil, fmt.Errorf("%q is none of Breaks, Guarantee, Test, Scenario and Unexplored, each once", line)
 		}
 		*field = value
 	}
 	m.pkg, m.run, ok = strings.Cut(m.pkg, " ")
+	if m.scenario != "" && m.unexplored != "" {
+		return nil, errors.New("it has a scenario, and a reason to have none")
+	}
 	if m.breaks == "" || m.guarantee == "" || !ok {
 		return nil, errors.New("it needs Breaks, Guarantee, and Test with a package and an expression for -run")
 	}

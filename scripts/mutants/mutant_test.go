@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{
 		"", "Breaks: x\n", strings.Replace(example, "W1", "", 1), strings.Replace(example, "Breaks", "Brakes", 1), strings.Replace(example, " ^TestLimit$/^of_two$", "", 1),
-		strings.Replace(example, "Guarantee: W1\n", "", 1), "Breaks: again\n" + example, strings.Replace(example, "+++ b/", "+++ ", 1),
+		strings.Replace(example, "Guarantee: W1\n", "", 1), "Breaks: again\n" + example, "Scenario: a\nUnexplored: b\n" + example, strings.Replace(example, "+++ b/", "+++ ", 1),
 	} {
 		if m, err := parse("bad", bad); err == nil {
 			t.Errorf("%q is %+v", bad, m)
@@ -40,32 +40,45 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestFoundAfter(t *testing.T) {
+func TestReadFinding(t *testing.T) {
 	failed := errors.New("exit status 1")
-	for out, want := range map[string]int{
-		"--- FAIL: TestExplored/locks\n    explore_test.go:70: FAIRLEAD_SEED=16: two hold it\n": 17,
-		"    explore_test.go:51: the schedule without faults: 3 of 2 were sold\n":               1,
+	for out, want := range map[string]finding{
+		"--- FAIL: TestExplored/locks\n    explore_test.go:70: FAIRLEAD_SEED=16: two hold it\n":                                                    {by: "seed 16"},
+		"explore_test.go:69: of 100 times more, seed 3 failed 99 times, with the same history 98 times\nexplore_test.go:70: FAIRLEAD_SEED=3: no\n": {"seed 3", "99 of 100, 98 the same"},
+		"    explore_test.go:51: the schedule without faults: 3 of 2 were sold\n":                                                                  {by: "all"},
 	} {
-		if n, err := foundAfter(out, failed); n != want || err != nil {
-			t.Errorf("%q: %d, %v", out, n, err)
+		if f, err := readFinding(out, failed, 40); f != want || err != nil {
+			t.Errorf("%q: %+v, %v", out, f, err)
 		}
 	}
-	if n, err := foundAfter("ok\n", nil); n != 0 || err != nil {
-		t.Errorf("a test that passed: %d, %v", n, err)
+	if f, err := readFinding("ok\n", nil, 40); f != (finding{by: "none of 40"}) || err != nil {
+		t.Errorf("a test that passed: %+v, %v", f, err)
 	}
 	for out, err := range map[string]error{"panic: test timed out\n": failed, "testing: warning: no tests to run\n": nil} {
-		if n, err := foundAfter(out, err); err == nil {
-			t.Errorf("%q: %d", out, n)
+		if f, err := readFinding(out, err, 40); err == nil {
+			t.Errorf("%q: %+v", out, f)
 		}
 	}
 }
 
-func TestExploredPage(t *testing.T) {
-	page := exploredPage([]*mutant{{name: "a", breaks: "x|y", scenario: "locks", found: 7}, {name: "b", breaks: "z", scenario: "late bids"}}, 40)
-	for _, line := range []string{"| [a](../../scripts/mutants/bugs/a.patch) | x\\|y | locks | 7 |\n", "| [b](../../scripts/mutants/bugs/b.patch) | z | late bids | not found |\n", "40 schedules", " 1 were found"} {
-		if !strings.Contains(page, line) {
-			t.Errorf("%q is not in\n%s", line, page)
+func TestWithRow(t *testing.T) {
+	a := &mutant{name: "a", breaks: "x|y", scenario: "locks", found: finding{"seed 7", "5 of 5, 5 the same"}}
+	b := &mutant{name: "b", breaks: "z", scenario: "late bids", found: finding{by: "none of 40"}}
+	page := "before\n" + beginExplored + "| [a](old) |\n| [gone](gone) |\n" + endExplored + "after\n"
+	for _, m := range []*mutant{b, a} {
+		var err error
+		if page, err = withRow(page, m, []*mutant{a, b, {name: "c", breaks: "w", unexplored: "a guard hides it"}}); err != nil {
+			t.Fatal(err)
 		}
+	}
+	const want = "| [a](../../scripts/mutants/bugs/a.patch) | x\\|y | locks | seed 7 | 5 of 5, 5 the same |\n" +
+		"| [b](../../scripts/mutants/bugs/b.patch) | z | late bids | none of 40 |  |\n" +
+		"| [c](../../scripts/mutants/bugs/c.patch) | w | | a guard hides it | |\n\n" + endExplored + "after\n"
+	if !strings.HasPrefix(page, "before\n"+beginExplored) || !strings.HasSuffix(page, "|---|\n"+want) {
+		t.Error(page)
+	}
+	if _, err := withRow("no marks", a, nil); err == nil {
+		t.Error("a page without marks")
 	}
 }
 
