@@ -183,7 +183,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 
 // Suites are the names of all suites, in the order in which they run.
 func Suites() []string {
-	return []string{"locks", "claims", "idempotency", "checkpoints"}
+	return []string{"locks", "claims", "idempotency", "checkpoints", "services"}
 }
 
 func (o *Options) check() error {

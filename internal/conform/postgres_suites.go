@@ -16,6 +16,7 @@ import (
 	keys "github.com/fairlead-dev/fairlead/idempotency/pgstore"
 	keytest "github.com/fairlead-dev/fairlead/idempotency/storetest"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/servicetest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
@@ -39,6 +40,7 @@ func (d *database) suites() []suite {
 			d.installed(t, func(conn *pgx.Conn) error { return checkpoints.Install(t.Context(), conn, d.schema) })
 			checkpointtest.Run(t, d.checkpointHarness)
 		}},
+		{"services", servicetest.Checks(), d.services},
 	}
 }
 

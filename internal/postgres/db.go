@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/standby"
 	"github.com/fairlead-dev/fairlead/internal/wait"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
@@ -102,6 +103,7 @@ type DB struct {
 	ready     readiness
 	history   history
 	pooler    pooler
+	elections pglock.Schema
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
@@ -162,7 +164,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	db := &DB{logger: o.Logger, observer: o.Observer, shared: sharedTargets{logger: o.Logger}}
+	db := &DB{logger: o.Logger, observer: o.Observer, shared: sharedTargets{logger: o.Logger}, elections: electionSchema(cfg.ConnConfig)}
 	db.history.begin(o.Watch, newest, o.Logger)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		inUTC(conn)

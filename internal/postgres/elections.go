@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,8 +16,18 @@ import (
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
-// electionSchema has the locks that leaders are elected by, apart from those of the lock service. Migrations name it, too.
-const electionSchema pglock.Schema = "fairlead_elections"
+const (
+	// electionsIn has the locks that leaders are elected by, apart from those of the lock service.
+	electionsIn = "fairlead_elections"
+	// electionSetting is a parameter of the database's URL that names another schema for them. Installations that share a database, each
+	// in a schema of its own (search_path), elect leaders apart with it. Step 21 reads it, too.
+	electionSetting = "fairlead.elections"
+)
+
+// electionSchema is where leaders are elected.
+func electionSchema(config *pgx.ConnConfig) pglock.Schema {
+	return pglock.Schema(cmp.Or(config.RuntimeParams[electionSetting], electionsIn))
+}
 
 // Limits of the connections that elections use. A call that takes longer comes too late for a term, and a session that
 // nobody listens to any more must not keep a row locked.
@@ -53,7 +64,7 @@ func NewElections(db *DB) (*Elections, error) {
 		pool: pool, logger: db.logger, presence: db.presence, spec: db.spec,
 		runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger},
 	}
-	return &Elections{pglock.New(pool, pglock.Options{Schema: electionSchema, Run: own.run, Logger: db.logger}), own}, nil
+	return &Elections{pglock.New(pool, pglock.Options{Schema: db.elections, Run: own.run, Logger: db.logger}), own}, nil
 }
 
 // Acquire implements [lock.Backend]. The grant commits in a transaction of [DB.run], which refuses a commit that is not

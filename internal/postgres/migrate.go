@@ -191,7 +191,7 @@ func installPackages(ctx context.Context, url string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	return errors.Join(pglock.Schema("").Install(ctx, conn), electionSchema.Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
+	return errors.Join(pglock.Schema("").Install(ctx, conn), electionSchema(conn.Config()).Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
 }
 
 // MigrationStatus lists all steps, applied or pending, in order.
