@@ -64,7 +64,7 @@ func verdict(r *conform.Report, number string) conformance.Verdict {
 func some() []string {
 	return []string{
 		"locks/AllOrNothing", "locks/FenceRefusesOldTokens", "locks/DeadHolderIsReplaced", "claims/LifeOfAClaim", "claims/Limit", "idempotency/Life", "idempotency/ServerRestarts",
-		"checkpoints/guarded", "checkpoints/unreachable",
+		"checkpoints/guarded", "checkpoints/unreachable", "services/Retries",
 	}
 }
 
@@ -76,12 +76,12 @@ func TestHolds(t *testing.T) {
 	r := report(t, conform.Options{
 		DatabaseURL: database, RedisURL: "redis://" + redis.Addr(), Only: some(), Seed: 7,
 		Ended: func(f conform.Finding, done, all int) {
-			if ended++; done != ended || all != 16 {
+			if ended++; done != ended || all != 17 {
 				t.Errorf("%s: %d of %d, after %d", f.Check, done, all, ended)
 			}
 		},
 	})
-	if !r.Held || r.Seed != 7 || len(r.Findings) != 16 || len(r.Targets) != 2 {
+	if !r.Held || r.Seed != 7 || len(r.Findings) != 17 || len(r.Targets) != 2 {
 		t.Errorf("%+v", r)
 	}
 	for _, f := range r.Findings {
@@ -96,7 +96,7 @@ func TestHolds(t *testing.T) {
 			t.Errorf("no time: %+v", f)
 		}
 	}
-	if verdict(r, "L3") != conformance.Held || verdict(r, "I3") != conformance.NotTried || r.Complete {
+	if verdict(r, "L3") != conformance.Held || verdict(r, "I3") != conformance.NotTried || verdict(r, "I2") != conformance.Held || r.Complete {
 		t.Errorf("%+v", r.Guarantees)
 	}
 	if n := leftover(t, database); n != 0 {

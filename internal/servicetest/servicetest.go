@@ -297,7 +297,7 @@ func (s *suite) retries() {
 		if own != 1 {
 			s.Errorf("%d of %d answers are not marked as repeated", own, copies)
 		}
-		if _, err := s.at(k).Deposit(s.ctx(), client.MovementRequest{Account: id, Amount: amount + 1}, client.Key(key)); client.CodeOf(err) != "key_reused" {
+		if _, err := s.at(k).Deposit(s.ctx(), client.MovementRequest{Account: id, Amount: amount + 1}, client.Key(key)); client.CodeOf(err) != "idempotency_key_reused" {
 			s.Errorf("another request under the key: %v", err)
 		}
 	}
