@@ -71,7 +71,7 @@ func some() []string {
 // TestHolds runs checks on servers that keep their promises.
 func TestHolds(t *testing.T) {
 	t.Parallel()
-	database, redis := pgtest.NewDatabase(t, nil), testredis.Start(t)
+	database, redis := pgtest.Server(t).URL(), testredis.Start(t) // Servers refuse fsync=off, which other test databases have.
 	ended := 0
 	r := report(t, conform.Options{
 		DatabaseURL: database, RedisURL: "redis://" + redis.Addr(), Only: some(), Seed: 7,
