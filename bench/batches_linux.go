@@ -150,6 +150,19 @@ func batchAnswers(n int, others map[string]int64, refused *int64) load.Check {
 	}
 }
 
+// checkBatch counts the accepted bids of batches of n, and refusals.
+func (b *bidding) checkBatch(n int) load.Check {
+	results := batchAnswers(n, b.others, &b.refused)
+	return func(status int, body []byte) error {
+		before := b.refused
+		err := results(status, body)
+		if err == nil {
+			b.total += int64(n) - (b.refused - before)
+		}
+		return err
+	}
+}
+
 func (s *side) batchTurn(ctx context.Context, o *options, shape batchShape) (*BatchTurn, error) {
 	if err := s.h.checkpoint(ctx); err != nil {
 		return nil, err
@@ -163,18 +176,16 @@ func (s *side) batchTurn(ctx context.Context, o *options, shape batchShape) (*Ba
 	next := commands.requests(s.key)
 	if shape.batch > 1 {
 		next = commands.batches(s.key, shape.batch)
-		results := batchAnswers(shape.batch, b.others, &b.refused)
-		check = func(status int, body []byte) error {
-			before := b.refused
-			err := results(status, body)
-			switch {
-			case err != nil:
-			case shape.what == batchBids:
-				b.total += int64(shape.batch) - (b.refused - before)
-			case bytes.Count(body, []byte(`"completed"`)) != shape.batch:
-				err = fmt.Errorf("not all transfers are completed: %.500s", body)
+		check = b.checkBatch(shape.batch)
+		if shape.what == batchTransfers {
+			results := batchAnswers(shape.batch, b.others, &b.refused)
+			check = func(status int, body []byte) error {
+				err := results(status, body)
+				if err == nil && bytes.Count(body, []byte(`"completed"`)) != shape.batch {
+					err = fmt.Errorf("not all transfers are completed: %.500s", body)
+				}
+				return err
 			}
-			return err
 		}
 	}
 	var refusedBefore int64

@@ -118,6 +118,9 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 	if o.beforeBinary != "" {
 		return h.startProduct(ctx, productBefore, serverURL, key, o.beforeBinary)
 	}
+	if o.only == onlyLog {
+		return nil
+	}
 	if o.wants(onlyBids) || o.wants(onlyBatches) {
 		var err error
 		if h.redis, err = redisserver.Start(ctx, h.dir); err != nil {

@@ -69,6 +69,9 @@ type options struct {
 	sizeCommands   int
 	tbperfPairs    int
 	tbperfAccounts int
+	logPairs       int
+	logEvents      int
+	logRate        float64
 	sagaPairs      int
 	sagaWarmup     time.Duration
 	sagaMeasure    time.Duration
@@ -146,10 +149,13 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.sizeCommands, "size-commands", 200_000, "bids, purchases and transfers whose bytes are counted (up to 900,000)")
 	f.IntVar(&o.tbperfPairs, "tbperf-pairs", 3, "turns of tb-perf's case on each side")
 	f.IntVar(&o.tbperfAccounts, "tbperf-accounts", 100_000, "accounts of tb-perf's case (up to 100,000)")
+	f.IntVar(&o.logPairs, "log-pairs", 3, "turns of the public log on each side")
+	f.IntVar(&o.logEvents, "log-events", 300_000, "events that wait to be leaves before a turn of the log")
+	f.Float64Var(&o.logRate, "log-rate", 4000, "bids a second whose processor time is compared with that of --before in the turns of the log")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, log, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -168,6 +174,7 @@ func parseOptions(args []string) (*options, error) {
 		o.batchPairs, o.snapshotAfter = 1, 10*time.Second
 		o.tbperfPairs, o.tbperfAccounts, o.tailsMeasure = 1, 10_000, 10*time.Second
 		o.sizeCommands = 5000
+		o.logPairs, o.logEvents, o.logRate = 1, 20_000, 500
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -191,6 +198,8 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--size-commands must be from 1 to 900000")
 	case o.tailsPairs < 1 || o.tailsMeasure < time.Second:
 		return nil, errors.New("--tails-pairs must be positive, and --tails-measure a second at least")
+	case o.logPairs < 1 || o.logEvents < 1 || o.logRate <= 0:
+		return nil, errors.New("--log-pairs, --log-events and --log-rate must be positive")
 	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
 		return nil, errors.New("--fresh-window must be a second at least, and --fresh-later no shorter")
 	case o.lockProcesses < 1 || o.lockProcesses > contenders:
@@ -221,10 +230,11 @@ const (
 	onlyTBPerf    = "tbperf"
 	onlyTails     = "tails"
 	onlySizes     = "sizes"
+	onlyLog       = "log"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLog, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -375,6 +385,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printSizes(out)
 	}
+	if o.wants(onlyLog) {
+		if err := h.publicLog(ctx, o, results); err != nil {
+			return err
+		}
+		results.printLog(out)
+	}
 	return nil
 }
 
@@ -393,6 +409,7 @@ func (o *options) describe() map[string]any {
 		"batch_pairs": o.batchPairs, "snapshot_pairs": o.snapshotPairs, "snapshot_after_s": o.snapshotAfter.Seconds(),
 		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(), "size_commands": o.sizeCommands,
 		"tbperf_pairs": o.tbperfPairs, "tbperf_accounts": o.tbperfAccounts,
+		"log_pairs": o.logPairs, "log_events": o.logEvents, "log_rate": o.logRate,
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}
 }

@@ -79,9 +79,8 @@ func (h *house) mixes(ctx context.Context, o *options, results *Results) error {
 		if s.name != product {
 			continue
 		}
-		deposit := func(i int) string { return fmt.Sprintf(`{"account":%q,"amount":%d}`, accountID(i), mixDeposit) }
-		if err := s.postAll("/v1/deposits", o.accounts, deposit); err != nil {
-			return fmt.Errorf("%s: deposits: %w", s.name, err)
+		if err := s.depositForMixes(o.accounts); err != nil {
+			return err
 		}
 		for pair := range o.mixPairs {
 			for _, m := range mixes() {
@@ -107,6 +106,15 @@ func (h *house) mixes(ctx context.Context, o *options, results *Results) error {
 				results.Closings = append(results.Closings, *turn)
 			}
 		}
+	}
+	return nil
+}
+
+// depositForMixes gives each account what it bids in the mixes.
+func (s *side) depositForMixes(accounts int) error {
+	deposit := func(i int) string { return fmt.Sprintf(`{"account":%q,"amount":%d}`, accountID(i), mixDeposit) }
+	if err := s.postAll("/v1/deposits", accounts, deposit); err != nil {
+		return fmt.Errorf("%s: deposits: %w", s.name, err)
 	}
 	return nil
 }
@@ -186,11 +194,6 @@ func (s *side) mixTurn(ctx context.Context, o *options, m mix) (*MixTurn, error)
 	if err := errors.Join(s.analyze(ctx), s.h.checkpoint(ctx)); err != nil {
 		return nil, err
 	}
-	turn := 0
-	next := func() []byte {
-		turn++
-		return sent.sources[turn%len(sent.sources)]()
-	}
 	timed := *o
 	timed.warmup, timed.measure = o.mixWarmup, o.mixMeasure
 	check, counts := sent.check, sent.refusals
@@ -201,7 +204,7 @@ func (s *side) mixTurn(ctx context.Context, o *options, m mix) (*MixTurn, error)
 	case counts == nil:
 		counts = &bidding{}
 	}
-	r, _, err := s.closedTurn(&timed, mixConnections, next, check, nil)
+	r, _, err := s.closedTurn(&timed, mixConnections, inOrder(sent.sources), check, nil)
 	if err != nil {
 		return nil, err
 	}

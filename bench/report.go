@@ -46,6 +46,8 @@ type Results struct {
 	Batches   []BatchTurn    `json:"batches"`
 	Snapshots []SnapshotTurn `json:"snapshots"`
 	Sizes     []SizeTurn     `json:"sizes"`
+	OpenBids  []TransferTurn `json:"bids_open_loop"`
+	Log       []LogTurn      `json:"log"`
 	TBPerf    TBPerf         `json:"tbperf"`
 	Tails     []TailTurn     `json:"tails"`
 	Locks     []LockTurn     `json:"locks"`
@@ -285,6 +287,7 @@ func (r *Results) judge(out *printer) bool {
 	r.judgeFresh()
 	r.judgeSnapshots()
 	r.judgeTails()
+	r.judgeLog()
 	r.judgeLocks()
 	r.judgeClaims()
 	r.judgeDraws()

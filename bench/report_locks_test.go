@@ -17,23 +17,24 @@ func TestJudgeLocks(t *testing.T) {
 		return LockTurn{Side: side, Shape: shape, Grants: 1, PerSecond: perSecond, FairP99MS: p99, Spread: spread}
 	}
 	for _, tc := range []struct {
-		name                               string
-		alone, own, p99, contended, spread float64
-		pass                               bool
+		name                                        string
+		alone, own, p99, contended, spread, inRedis float64
+		pass                                        bool
 	}{
-		{"all", 75, 90, 25, 600, 0.1, true},
-		{"alone below redislock", 74, 90, 25, 600, 0.1, false},
-		{"64 keys below redislock", 75, 89, 25, 600, 0.1, false},
-		{"p99 above a quarter", 75, 90, 26, 600, 0.1, false},
-		{"too near to a lease row", 75, 90, 25, 599, 0.1, false},
-		{"unfair", 75, 90, 25, 600, 0.11, false},
+		{"all", 75, 90, 10, 600, 0.1, 0.1, true},
+		{"alone below redislock", 74, 90, 10, 600, 0.1, 0.1, false},
+		{"64 keys below redislock", 75, 89, 10, 600, 0.1, 0.1, false},
+		{"p99 above a tenth", 75, 90, 11, 600, 0.1, 0.1, false},
+		{"too near to a lease row", 75, 90, 10, 599, 0.1, 0.1, false},
+		{"unfair", 75, 90, 10, 600, 0.11, 0.1, false},
+		{"unfair in Redis", 75, 90, 10, 600, 0.1, 0.11, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			r := &Results{Options: map[string]any{"lock_pairs": 1}, Locks: []LockTurn{
 				turn(lockRedis, shapeAlone, tc.alone, 1, 0), turn(lockBSM, shapeAlone, 100, 1, 0),
 				turn(lockRedis, shapeOwn, tc.own, 1, 0), turn(lockBSM, shapeOwn, 100, 1, 0),
-				turn(lockRedis, shapeOne, 1, tc.p99, 0.01), turn(lockBSM, shapeOne, 1e6, 100, 9),
+				turn(lockRedis, shapeOne, 1, tc.p99, tc.inRedis), turn(lockBSM, shapeOne, 1e6, 100, 9),
 				turn(lockPostgres, shapeOne, tc.contended, 1, tc.spread), turn(lockLeaseRow, shapeOne, 100, 1, 9),
 			}}
 			var out bytes.Buffer

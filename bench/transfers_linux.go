@@ -159,6 +159,11 @@ func (s *side) closedTurn(o *options, connections int, next func() []byte, check
 }
 
 func (s *side) openTransfers(ctx context.Context, o *options, rate float64) (*TransferTurn, error) {
+	return s.openLoad(ctx, o, rate, s.transferSource(o.accounts), wantCompleted)
+}
+
+// openLoad runs one turn of an open loop.
+func (s *side) openLoad(ctx context.Context, o *options, rate float64, next func() []byte, check load.Check) (*TransferTurn, error) {
 	if err := s.h.checkpoint(ctx); err != nil {
 		return nil, err
 	}
@@ -171,7 +176,7 @@ func (s *side) openTransfers(ctx context.Context, o *options, rate float64) (*Tr
 	if err != nil {
 		return nil, err
 	}
-	r, err := engine.Open(rate, o.warmup, o.measure, s.transferSource(o.accounts), wantCompleted)
+	r, err := engine.Open(rate, o.warmup, o.measure, next, check)
 	if err != nil {
 		return nil, err
 	}

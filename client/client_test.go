@@ -358,7 +358,7 @@ func TestContextEndsTheCall(t *testing.T) {
 		refuse(http.StatusServiceUnavailable, "overloaded", "20")(w, r)
 	}}}
 	began := time.Now()
-	if err := through(t, tr).Ready(ctx); err == nil || time.Since(began) > 10*time.Second {
+	if err := through(t, tr).Ready(ctx); err == nil || time.Since(began) > 19*time.Second {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
 	if len(tr.keys) != 1 {

@@ -13,7 +13,7 @@
 // Requests for a key are granted in the order in which they came. A request that wants several keys holds none of them
 // while it waits, but later requests for any of its keys wait behind it, so that it does not starve. There is one
 // exception: a request overtakes those that wait, directly or through others, for its own owner. They can't be granted
-// before it anyhow.
+// before it anyhow. A backend may say that the order is looser between processes while a key changes hands all the time.
 //
 // Each grant of a key has a token, an integer that is greater than those of all earlier grants of that key. Tokens are
 // what makes a lock safe: a writer under a lock brings the token along, and the store that it writes to refuses a token

@@ -122,6 +122,12 @@ type StoreObserver interface {
 	HandedOver()
 }
 
+// FallbackObserver is a [StoreObserver] that also counts what left the fast path. Packages lockprom and lockotel have one.
+type FallbackObserver interface {
+	// Fallback is called with the reason each time: a few words that a backend's package lists.
+	Fallback(reason string)
+}
+
 // Snapshot is who holds, who waits, and for whom, at one instant.
 type Snapshot struct {
 	// At is the instant by the backend's clock, as all times in it are; zero where the backend does not tell.

@@ -319,8 +319,12 @@ func (s *Service) rollback(r *run, branches []Branch) error {
 	return errors.Join(failures...)
 }
 
-// settleOlder rolls back what earlier terms have prepared and not decided. Where a branch of an earlier term is committed,
-// that term was decided, and a log that was restored has lost it: then it is decided again, and nothing is rolled back.
+// errLaterTerm ends a run of a log that was restored.
+var errLaterTerm = errors.New("saga: a branch is committed whose term the log has lost, and has not reached again")
+
+// settleOlder rolls back what earlier terms have prepared and not decided. Where a branch is committed, its term was decided, and a log
+// that was restored has lost it: then it is decided again, and nothing is rolled back. That term may be this one or a later one, because
+// the log before the restore went on counting. This run has prepared nothing yet.
 func (s *Service) settleOlder(r *run, branches []Branch) error {
 	saga := r.s
 	for _, b := range branches {
@@ -329,7 +333,10 @@ func (s *Service) settleOlder(r *run, branches []Branch) error {
 			return err
 		}
 		for _, gid := range done {
-			if _, term, ok := ParseGID(saga.Coordinator, gid); ok && term < saga.Term {
+			switch _, term, ok := ParseGID(saga.Coordinator, gid); {
+			case ok && term > saga.Term:
+				return errLaterTerm // The log counts up to it, by one with each try.
+			case ok:
 				saga.Decided = term
 				return s.save(r.ctx, saga)
 			}

@@ -10,6 +10,7 @@
 #   scripts/setup.sh topology    what run needs, HAProxy and nginx
 #   scripts/setup.sh torture what test needs, and libfaketime
 #   scripts/setup.sh faults  what run needs, Prometheus, psql and curl
+#   scripts/setup.sh specs    Spin and a C compiler
 #   scripts/setup.sh failover    what run needs, Patroni, etcd, psql and a C compiler
 #
 # On Debian and Ubuntu it installs packages with apt-get, as root or by sudo. It
@@ -168,11 +169,11 @@ need_curl() {
 }
 
 case $mode in
-run | test | lint | topology | torture | faults | failover) ;;
-*) die "usage: scripts/setup.sh run|test|lint|topology|torture|faults|failover" ;;
+run | test | lint | topology | torture | faults | failover | specs) ;;
+*) die "usage: scripts/setup.sh run|test|lint|topology|torture|faults|failover|specs" ;;
 esac
 
-if [ "$mode" != lint ]; then
+if [ "$mode" != lint ] && [ "$mode" != specs ]; then
 	have_postgres || need "PostgreSQL 14 or newer (server)" postgresql postgresql@17
 fi
 if [ "$mode" = test ] || [ "$mode" = torture ]; then
@@ -188,6 +189,10 @@ if [ "$mode" = test ] || [ "$mode" = torture ]; then
 fi
 if [ "$mode" = lint ]; then
 	have promtool || need promtool prometheus prometheus
+fi
+if [ "$mode" = specs ]; then
+	have spin || need Spin spin spin
+	{ have gcc && have cc; } || need "a C compiler" "gcc libc6-dev" gcc # Spin runs gcc's preprocessor.
 fi
 if [ "$mode" = faults ]; then
 	have prometheus || need Prometheus prometheus prometheus
@@ -209,7 +214,7 @@ if [ "$mode" = topology ]; then
 	have nginx || need nginx nginx-light nginx
 fi
 go_missing=
-if ! have_go; then
+if [ "$mode" != specs ] && ! have_go; then
 	go_missing=yes
 	[ "$(uname -s)" != Linux ] || need_curl
 fi

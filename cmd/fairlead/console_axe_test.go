@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // axeVariable names the file axe.min.js of axe-core. Without it, the one that scripts/setup.sh test has put into .tools is taken.
@@ -53,7 +55,7 @@ var npmAnswers = sync.OnceValue(func() bool {
 // With FAIRLEAD_TORTURE it looks at all four. Its script is run by the debugger, so the page's content policy stays as it is.
 func (b *browser) accessible(t *testing.T, where string) {
 	t.Helper()
-	if (b.width >= 600) != (b.scheme == "light") && os.Getenv(agreeVariable) == "" {
+	if (b.width >= 600) != (b.scheme == "light") && !testwait.Torture() {
 		return
 	}
 	script, err := axeScript()

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
@@ -59,7 +60,7 @@ func startScene(t *testing.T) *scene {
 // dataDir is a directory that PostgreSQL can get to where it runs as another user than this test, which t.TempDir's is not.
 func dataDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fairlead-scene-") //nolint:usetesting // See above.
+	dir, err := os.MkdirTemp(pgtest.Base(), "fairlead-scene-") //nolint:usetesting // See above.
 	if err == nil {
 		err = os.Chmod(dir, 0o711)
 	}
@@ -378,10 +379,10 @@ func (s *scene) wait(waits [][2]string) {
 // eventually polls until ok holds.
 func (s *scene) eventually(what string, ok func() bool) {
 	s.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(stepTimeout)
 	for !ok() {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%s: not within 30 s", what)
+			s.t.Fatalf("%s: not within %v", what, stepTimeout)
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/torture"
 	"github.com/fairlead-dev/fairlead/translog/witness"
 )
 
@@ -69,6 +70,12 @@ func nextStep(err error) string {
 		return "write the URL as postgres://USER:PASSWORD@HOST:5432/DATABASE, with # as %23, / as %2F, : as %3A and @ as %40 in the password"
 	case isUnready, isUnconnected:
 		return remedyForError(err)
+	case errors.Is(err, torture.ErrRow):
+		return "fairlead torture, without --only, lists the rows that can be caused from outside"
+	case errors.Is(err, torture.ErrProduction):
+		return "make an installation for it alone: createdb fairlead_test, then fairlead serve --database-url with that database"
+	case errors.Is(err, torture.ErrOther):
+		return "name the servers of that database with --url, and stop using them for anything else meanwhile"
 	case errors.Is(err, localpg.ErrInUse):
 		return "end the other server, or give another directory with --data. Several servers share one PostgreSQL with --database-url"
 	case errors.Is(err, witness.ErrInUse):

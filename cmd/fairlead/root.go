@@ -46,7 +46,7 @@ func newRoot() *cobra.Command {
 		verbs []*cobra.Command
 	}{
 		{"Run a server, or a witness:", []*cobra.Command{newDemo(), newServe(), newWitness()}},
-		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newConformance(), newIntegrity(), newVerify(), newAudit()}},
+		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newConformance(), newIntegrity(), newVerify(), newAudit(), newTorture()}},
 		{"Work with a server:", []*cobra.Command{newKeys(), newLog(), newMCP(), newMultidraw(), newSagas(), newMigrate()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title})

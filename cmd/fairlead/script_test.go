@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -35,12 +39,25 @@ func TestServerScripts(t *testing.T) {
 	runScripts(t, "testdata/server", pgtest.Server(t).URL())
 }
 
+// databases counts those that scripts have to themselves.
+var databases atomic.Int64
+
+func createDatabase(ctx context.Context, server, name string) error {
+	conn, err := pgx.Connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, `CREATE DATABASE `+name)
+	return errors.Join(err, conn.Close(ctx))
+}
+
 func runScripts(t *testing.T, dir, database string) {
 	t.Helper()
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			e.Values["log"] = new(publicLog)
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			e.Setenv("FAIRLEAD_DATABASE_URL", database)
 			if database != "" {
 				absent, err := url.Parse(database)
@@ -49,6 +66,14 @@ func runScripts(t *testing.T, dir, database string) {
 				}
 				absent.Path = "/absent"
 				e.Setenv("ABSENT", absent.String())
+				for _, name := range []string{"fresh", "other"} {
+					made := *absent
+					made.Path = fmt.Sprintf("/%s_%d", name, databases.Add(1))
+					if err := createDatabase(t.Context(), database, made.Path[1:]); err != nil {
+						return err
+					}
+					e.Setenv(strings.ToUpper(name), made.String())
+				}
 			}
 			return nil
 		},

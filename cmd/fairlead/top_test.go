@@ -136,8 +136,8 @@ func TestTop(t *testing.T) {
 	case <-gone:
 	case err := <-ended:
 		t.Fatalf("it ended by itself with %v after %s", err, lines.seen())
-	case <-time.After(30 * time.Second):
-		t.Fatalf("after 30 s there are too few lines: %s", lines.seen())
+	case <-time.After(stepTimeout):
+		t.Fatalf("there are too few lines: %s", lines.seen())
 	}
 	s.stop()
 	select {
@@ -145,8 +145,8 @@ func TestTop(t *testing.T) {
 		if err != nil || ctx.Err() == nil {
 			t.Errorf("its end by Ctrl-C: %v", err)
 		}
-	case <-time.After(30 * time.Second):
-		t.Fatalf("after 30 s nothing is said of the server's end: %s", lines.seen())
+	case <-time.After(stepTimeout):
+		t.Fatalf("nothing is said of the server's end: %s", lines.seen())
 	}
 	if header := strings.Count(lines.seen(), "req/s"); header != 1 {
 		t.Errorf("%d headers in %s", header, lines.seen())

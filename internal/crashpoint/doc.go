@@ -42,3 +42,13 @@ const (
 	LogSigned   = "log.signed"   // a checkpoint is signed and noted, nobody has it yet
 	LogSeen     = "log.seen"     // witnesses have it, it is not published yet
 )
+
+// Names are all places, in the order above.
+func Names() []string {
+	return []string{
+		LedgerBeforeCommit, LedgerAfterCommit, LotteryBeforeCommit, LotteryAfterCommit, LotteryDraw, LotteryCancelRefunds, LotterySealed,
+		LotteryRound, LotteryRoundDrawn, AuctionBeforeCommit, AuctionAfterCommit, PublishClaimed, PublishSent, PublishMarked,
+		SubscriptionSent, AuctionSettle, CrossIntent, CrossDebited, CrossCredited, CrossUndone, CrossPrepared, CrossReady, CrossDecided,
+		CrossCommitted, CrossUnlogged, MultidrawBeforeCheckpoint, MultidrawAfterCheckpoint, LogAppend, LogAppended, LogSigned, LogSeen,
+	}
+}

@@ -14,26 +14,13 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// names are all places. Each must kill at its own name and at no other.
-func names() []string {
-	return []string{
-		crashpoint.LedgerBeforeCommit, crashpoint.LedgerAfterCommit, crashpoint.LotteryBeforeCommit,
-		crashpoint.LotteryAfterCommit, crashpoint.LotteryDraw, crashpoint.LotteryCancelRefunds,
-		crashpoint.LotterySealed, crashpoint.LotteryRound, crashpoint.LotteryRoundDrawn,
-		crashpoint.PublishClaimed, crashpoint.PublishSent, crashpoint.PublishMarked,
-		crashpoint.MultidrawBeforeCheckpoint, crashpoint.MultidrawAfterCheckpoint,
-		crashpoint.CrossIntent, crashpoint.CrossDebited, crashpoint.CrossCredited, crashpoint.CrossUndone, crashpoint.CrossPrepared,
-		crashpoint.CrossReady, crashpoint.CrossDecided, crashpoint.CrossCommitted, crashpoint.CrossUnlogged,
-	}
-}
-
 // TestChild is what the tests below run in a process of its own: it passes every place three times.
 func TestChild(t *testing.T) {
 	if os.Getenv("CRASHPOINT_CHILD") == "" {
 		t.Skip("runs in a child process only")
 	}
 	for range 3 {
-		for _, name := range names() {
+		for _, name := range crashpoint.Names() {
 			testwait.Must(t, testwait.Err(os.Stdout.WriteString("at "+name+"\n")))
 			crashpoint.Hit(name)
 		}
@@ -61,7 +48,7 @@ func run(t *testing.T, at string) (places []string, killed bool) {
 
 func TestEveryPlaceKillsAtItsName(t *testing.T) {
 	t.Parallel()
-	for i, name := range names() {
+	for i, name := range crashpoint.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			places, killed := run(t, name)
@@ -69,7 +56,7 @@ func TestEveryPlaceKillsAtItsName(t *testing.T) {
 				t.Errorf("killed: %v, after %v", killed, places)
 			}
 			places, killed = run(t, name+":3")
-			if !killed || len(places) != 2*len(names())+i+1 {
+			if !killed || len(places) != 2*len(crashpoint.Names())+i+1 {
 				t.Errorf("the third time: killed: %v, after %d places", killed, len(places))
 			}
 		})
@@ -79,7 +66,7 @@ func TestEveryPlaceKillsAtItsName(t *testing.T) {
 func TestOtherNamesKillNobody(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"", "elsewhere", crashpoint.LotteryDraw + ":4"} {
-		if places, killed := run(t, at); killed || len(places) != 3*len(names()) {
+		if places, killed := run(t, at); killed || len(places) != 3*len(crashpoint.Names()) {
 			t.Errorf("%q: killed: %v, after %d places", at, killed, len(places))
 		}
 	}

@@ -169,7 +169,7 @@ func TestStopOutOfPatience(t *testing.T) {
 	if err := i.Stop(ctx); err == nil {
 		t.Error("Stop of a frozen PostgreSQL claims to be clean")
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("took %v", took)
 	}
 	i.err = nil // Reported above; the cleanup's Stop would report it again.

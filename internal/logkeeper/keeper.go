@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,9 @@ const (
 	// batchFacts is how many facts are appended at once, and topicFacts how many of one topic are read at once.
 	batchFacts = 8192
 	topicFacts = 4096
+	// slotTime is how exactly facts of different topics that one look has found are ordered by their times. In a slot, those of a topic stand
+	// together, so that they are one run.
+	slotTime = 200 * time.Millisecond
 	// settleEvery is how often is noted which topics are known.
 	settleEvery = time.Minute
 	// bufferSize is how many bytes of leaves are put into one piece of memory.
@@ -116,6 +120,7 @@ type tenure struct {
 	names   map[Topic]map[string]string
 	named   int
 	settled time.Time
+	buffer  []byte // for the leaves of the next batch
 	closed  chan *Closing
 }
 
@@ -219,10 +224,10 @@ func (t *tenure) round(ctx context.Context, closing *Closing, trees *newest) err
 
 // ordered is a fact with its place in the order of commits.
 type ordered struct {
-	Fact
+	*Fact
 
-	of    int       // the place of its topic among those that are appended
-	order time.Time // never before that of the topic's fact before it
+	of   int   // the place of its topic among those that are appended
+	slot int64 // of time; never before that of the topic's fact before it
 }
 
 // appendFacts reads facts of some topics and appends them. It moves the topics' Next; that of a topic that can't be read, or told, is its
@@ -236,26 +241,32 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 		t.o.Observer.Failed("look")
 		t.o.Logger.ErrorContext(ctx, "facts for the log can't be read", "error", err)
 	}
-	var all []ordered
+	count := 0
+	for _, facts := range found {
+		count += len(facts)
+	}
+	all, oldest := make([]ordered, 0, count), time.Now()
 	for i, facts := range found {
 		if len(facts) == 0 {
 			news[i].Next = news[i].End
 		}
-		var order time.Time
-		for _, f := range facts {
+		slot := int64(math.MinInt64)
+		for j := range facts {
+			f := &facts[j]
 			if f.Seq != news[i].Next {
 				t.o.Observer.Failed("look")
 				t.o.Logger.ErrorContext(ctx, "a fact is not its topic's next one", "topic", news[i].String(), "fact", f.Seq, "next", news[i].Next)
 				news[i].Next = news[i].End
 				break
 			}
-			if news[i].Next++; f.At.After(order) {
-				order = f.At
+			if news[i].Next++; f.At.Before(oldest) {
+				oldest = f.At
 			}
-			all = append(all, ordered{f, i, order})
+			slot = max(slot, f.At.UnixNano()/int64(slotTime))
+			all = append(all, ordered{f, i, slot})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b ordered) int { return a.order.Compare(b.order) })
+	slices.SortStableFunc(all, func(a, b ordered) int { return cmp.Compare(a.slot, b.slot) })
 	b := t.begin()
 	var name Names
 	failed := make([]bool, len(news))
@@ -268,7 +279,7 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 		if failed[f.of] {
 			continue
 		}
-		if err := b.add(topic, &f.Fact, name); err != nil {
+		if err := b.add(topic, f.Fact, name); err != nil {
 			failed[f.of], news[f.of].Next = true, news[f.of].End
 			t.o.Observer.Failed("look")
 			t.o.Logger.ErrorContext(ctx, "a fact can't be a leaf: its topic waits, and others go on", "topic", topic.String(), "fact", f.Seq, "error", err)
@@ -285,7 +296,7 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 	for _, e := range b.batch.Entries {
 		bytes += len(e)
 	}
-	t.o.Observer.Appended(len(b.batch.Entries), bytes, max(time.Since(all[0].At), 0), time.Since(began))
+	t.o.Observer.Appended(len(b.batch.Entries), bytes, time.Since(oldest), time.Since(began))
 	return nil
 }
 
@@ -325,7 +336,7 @@ type building struct {
 }
 
 func (t *tenure) begin() *building {
-	return &building{batch: Batch{Before: t.edge.Tree()}, buffer: make([]byte, 0, bufferSize)}
+	return &building{batch: Batch{Before: t.edge.Tree()}, buffer: t.buffer}
 }
 
 // add adds a fact's leaf.
@@ -386,7 +397,7 @@ func (t *tenure) append(ctx context.Context, b *building) error {
 		return err
 	}
 	crashpoint.Hit(crashpoint.LogAppended)
-	t.edge = grown
+	t.edge, t.buffer = grown, b.buffer[:0]
 	return nil
 }
 

@@ -23,9 +23,13 @@ func newDir() (string, error) {
 			}
 		}
 	}
-	base := os.TempDir()
+	return os.MkdirTemp(Base(), dirPrefix)
+}
+
+// Base is where directories for PostgreSQL are to be made: in memory, if there is room.
+func Base() string {
 	if roomInMemory() {
-		base = memory
+		return memory
 	}
-	return os.MkdirTemp(base, dirPrefix)
+	return os.TempDir()
 }

@@ -225,7 +225,7 @@ func TestPreparedIsInTheWay(t *testing.T) {
 	}
 	began := time.Now()
 	_, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 10), second)
-	if v, code := pgkit.Classify(err); v != pgkit.Conflict || code != "55P03" || time.Since(began) > 2*lockWait {
+	if v, code := pgkit.Classify(err); v != pgkit.Conflict || code != "55P03" || time.Since(began) > patience {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	if err := errors.Join(end(t, l, second, false), end(t, l, first, false), end(t, l, first, false)); err != nil {
@@ -244,8 +244,6 @@ func TestPreparedIsInTheWay(t *testing.T) {
 		}
 	}
 }
-
-const lockWait = 3 * time.Second
 
 // TestClaimsOfSagas lets processes race for sagas: each goes to one, in a new term.
 func TestClaimsOfSagas(t *testing.T) {

@@ -66,7 +66,8 @@ const (
 	// Tiles that were partial are written anew as a whole; bundles are continued.
 	saveTiles = `INSERT INTO log_tiles (level, number, hashes) SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::bytea[])
 		ON CONFLICT (level, number) DO UPDATE SET hashes = excluded.hashes`
-	saveBundles = `INSERT INTO log_bundles (number, entries) SELECT * FROM unnest($1::bigint[], $2::bytea[])
+	saveBundles = `INSERT INTO log_bundles (number, entries) SELECT b.number, substr($4::bytea, b.first, b.length)
+		FROM unnest($1::bigint[], $2::integer[], $3::integer[]) AS b (number, first, length)
 		ON CONFLICT (number) DO UPDATE SET entries = log_bundles.entries || excluded.entries`
 	saveTopics = `INSERT INTO log_topics (kind, id, next, open) SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::boolean[])
 		ON CONFLICT (kind, id) DO UPDATE SET next = excluded.next, open = excluded.open`
@@ -194,22 +195,28 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 		numbers, hashes = append(numbers, t.Number), append(hashes, raw)
 	}
 	writes = append(writes, logWrite{saveTiles, []any{levels, numbers, hashes}})
-	var (
-		bundles []int64
-		data    [][]byte
-	)
-	for i, entry := range batch.Entries {
+	size := 0
+	for _, entry := range batch.Entries {
 		if len(entry) > translog.MaxEntry {
 			return nil, fmt.Errorf("postgres: an entry of the log has %d bytes", len(entry))
 		}
+		size += 2 + len(entry)
+	}
+	// All bundles go as one piece, because an array of them is copied many times on its way.
+	var (
+		bundles         []int64
+		firsts, lengths []int
+		data            = make([]byte, 0, size)
+	)
+	for i, entry := range batch.Entries {
 		number := (batch.Before.N + int64(i)) / translog.TileWidth
 		if n := len(bundles); n == 0 || bundles[n-1] != number {
-			bundles, data = append(bundles, number), append(data, nil)
+			bundles, firsts, lengths = append(bundles, number), append(firsts, len(data)+1), append(lengths, 0)
 		}
-		last := &data[len(data)-1]
-		*last = append(binary.BigEndian.AppendUint16(*last, uint16(len(entry))), entry...) //nolint:gosec // As above.
+		data = append(binary.BigEndian.AppendUint16(data, uint16(len(entry))), entry...) //nolint:gosec // As above.
+		lengths[len(lengths)-1] += 2 + len(entry)
 	}
-	writes = append(writes, logWrite{saveBundles, []any{bundles, data}})
+	writes = append(writes, logWrite{saveBundles, []any{bundles, firsts, lengths, data}})
 	var (
 		kinds         []int16
 		ids           [][16]byte

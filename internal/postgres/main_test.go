@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // patience bounds every wait of these tests; a loaded machine may need some of it, a bug all.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func migrated(ctx context.Context, url string) error {
 	_, err := Migrate(ctx, url)

@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // planBatch is how many commands come at once, and how many a batch has at most.
@@ -319,13 +320,24 @@ func (s *scene) publishing(a *actors) {
 	}
 }
 
+// retryLocked does what users do who are told that a row was locked: on a busy machine another of these has it for long enough.
+func retryLocked[T any](do func() (T, error)) (v T, err error) {
+	for {
+		if v, err = do(); !errors.Is(err, pglock.ErrLocked) {
+			return v, err
+		}
+	}
+}
+
 func (s *scene) lock(a *actors) {
 	ctx := s.t.Context()
 	backend := a.locks.Backend()
 	// Keys of their own, and one that all wait for.
 	each(func(i int) {
 		for _, keys := range [][]string{{s.key()}, {"a" + s.key(), "b" + s.key()}, {fmt.Sprint("popular-", s.steps)}} {
-			g, err := backend.Acquire(ctx, lock.Request{ID: uuid.NewString(), Keys: keys, Owner: person(i), TTL: time.Minute, Wait: lock.Forever})
+			g, err := retryLocked(func() (lock.Grant, error) {
+				return backend.Acquire(ctx, lock.Request{ID: uuid.NewString(), Keys: keys, Owner: person(i), TTL: time.Minute, Wait: lock.Forever})
+			})
 			if err != nil {
 				s.t.Error(err)
 				return
@@ -340,7 +352,7 @@ func (s *scene) lock(a *actors) {
 		asked := lock.Request{ID: uuid.NewString(), Keys: []string{s.key()}, Owner: person(i), TTL: time.Minute}
 		c := keyed(asked, s.key(), "")
 		c.Render = func(any, error) command.Rendered { return command.Rendered{Status: 201, Decided: true} }
-		if _, err := a.locks.Acquire(ctx, c); err != nil {
+		if _, err := retryLocked(func() (command.Answer, error) { return a.locks.Acquire(ctx, c) }); err != nil {
 			s.t.Error(err)
 		}
 		renewal := keyed(lock.Renewal{ID: asked.ID, TTL: time.Minute}, s.key(), "")

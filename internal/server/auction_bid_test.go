@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -33,7 +32,7 @@ func TestCooldown(t *testing.T) {
 	if n := e.count(`idempotency_keys WHERE status = 429`); n != 0 {
 		t.Errorf("%d refusals to wait are stored", n)
 	}
-	eventually(t, 20*time.Second, "a bid after the cooldown", func() bool {
+	eventually(t, patience, "a bid after the cooldown", func() bool {
 		r := e.keyed(key, path, body)
 		if r.status == http.StatusCreated && r.header.Get("Idempotent-Replayed") != "" {
 			t.Error("the first success is a replay")

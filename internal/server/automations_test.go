@@ -36,7 +36,7 @@ func TestAutomation(t *testing.T) {
 		_, err := conn.Exec(t.Context(), `WITH f AS (UPDATE automation_firings SET scheduled_for = scheduled_for - interval '1 year')
 			UPDATE automations SET next_at = next_at - interval '28 days'`)
 		must(t, err)
-		eventually(t, 20*time.Second, "it fires", func() bool { return len(e.get(path+"/firings").want(http.StatusOK).items()) > n })
+		eventually(t, patience, "it fires", func() bool { return len(e.get(path+"/firings").want(http.StatusOK).items()) > n })
 	}
 	fire()
 	e.becomes(first, "published")

@@ -69,7 +69,7 @@ func TestSignInReadsLittle(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 			must(t, err)
 			defer func() { _ = conn.Close() }()
-			must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+			must(t, conn.SetDeadline(time.Now().Add(patience)))
 			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n\r\n", sessionPath, head)
 			must(t, err)
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -325,7 +325,7 @@ func TestBatchKeepsItsOrder(t *testing.T) {
 		}
 		answered <- response
 	}()
-	eventually(t, 30*time.Second, "the batch waits", func() bool { return e.metric("fairlead_blocked_commands") > 0 })
+	eventually(t, patience, "the batch waits", func() bool { return e.metric("fairlead_blocked_commands") > 0 })
 	e.post("/v1/deposits", `{"account":"busy","amount":1}`).want(http.StatusCreated) // It waits for no stranger.
 	goAway()
 	response := <-answered
@@ -413,5 +413,5 @@ func TestBatchOfAClientThatLeaves(t *testing.T) {
 	leave()
 	<-left
 	open()
-	eventually(t, 30*time.Second, "the batch is carried out", func() bool { return e.get("/v1/accounts/ann").num("available") == 3 })
+	eventually(t, patience, "the batch is carried out", func() bool { return e.get("/v1/accounts/ann").num("available") == 3 })
 }

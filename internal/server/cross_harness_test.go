@@ -80,7 +80,7 @@ func (e *env) useCross(from, to string) {
 	e.post(tried+"/retry", "").want(200)
 	e.post(given+"/compensate", "").want(200)
 	for path, end := range map[string]string{tried: "completed", given: "failed"} {
-		eventually(e.t, 20*time.Second, path+" "+end, func() bool { return e.get(path).str("status") == end })
+		eventually(e.t, patience, path+" "+end, func() bool { return e.get(path).shows("status", end) })
 	}
 	e.get("/v1/cross-transfers?limit=1").want(200)
 	tried, given = e.waitingCross(from, to), e.waitingCross(from, to)
@@ -91,7 +91,7 @@ func (e *env) useCross(from, to string) {
 	e.post(asSaga(tried)+"/retry", "").want(200)
 	e.post(asSaga(given)+"/compensate", "").want(200)
 	for path, end := range map[string]string{tried: "completed", given: "failed"} {
-		eventually(e.t, 20*time.Second, path+" "+end, func() bool { return e.get(asSaga(path)).str("status") == end })
+		eventually(e.t, patience, path+" "+end, func() bool { return e.get(asSaga(path)).shows("status", end) })
 	}
 	e.get("/v1/sagas?limit=1").want(200)
 	e.get("/v1/in-doubt").want(200)

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -260,7 +259,7 @@ func TestStuckCrossTransfer(t *testing.T) {
 		done <- e.keyed("stuck", "/v1/cross-transfers", crossBody("local", "alice", "eu", "bob", 10, "saga"))
 	}()
 	var id string
-	eventually(t, 20*time.Second, "a transfer that is stuck", func() bool {
+	eventually(t, patience, "a transfer that is stuck", func() bool {
 		items, _ := e.get("/v1/cross-transfers?stuck=true").want(200).decoded["items"].([]any)
 		if len(items) == 1 {
 			id, _ = items[0].(map[string]any)["id"].(string)
@@ -276,7 +275,7 @@ func TestStuckCrossTransfer(t *testing.T) {
 	if r.status != 201 || r.str("id") != id || r.str("status") != "compensated" && r.str("status") != "pending" {
 		t.Errorf("%d %s", r.status, r.body)
 	}
-	eventually(t, 20*time.Second, "the compensation", func() bool { return e.get("/v1/cross-transfers/"+id).str("status") == "compensated" })
+	eventually(t, patience, "the compensation", func() bool { return e.get("/v1/cross-transfers/"+id).shows("status", "compensated") })
 	e.wantBalance("alice", 100)
 	other.wantBalance("bob", 0)
 }

@@ -58,7 +58,7 @@ func TestForeignHosts(t *testing.T) {
 				}
 				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
 				must(t, err)
-				must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+				must(t, conn.SetDeadline(time.Now().Add(patience)))
 				_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s%s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", method, path, host, suffix)
 				must(t, err)
 				status := statusOn(t, conn)
@@ -113,7 +113,7 @@ func TestTwoLengths(t *testing.T) {
 	for _, path := range []string{"/v1/deposits", "/v1/accounts", "/healthz"} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 		must(t, err)
-		must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+		must(t, conn.SetDeadline(time.Now().Add(patience)))
 		const body = `{"account":"alice","amount":5}`
 		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\nIdempotency-Key: %s\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n",
 			path, e.admin, newUUID(), len(body), body)
@@ -152,7 +152,7 @@ func TestUnreadableRequests(t *testing.T) {
 		} {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 			must(t, err)
-			must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+			must(t, conn.SetDeadline(time.Now().Add(patience)))
 			answers := bufio.NewReader(conn)
 			if before != "" && c.code != "headers_too_large" { // Of a second request net/http reads some without counting.
 				_, err = conn.Write([]byte(before))

@@ -34,6 +34,9 @@ import (
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
+// patience bounds every wait for something that should happen soon, on a machine that has other things to do.
+const patience = time.Minute
+
 // jwtSecret signs the users' tokens of the tests.
 const jwtSecret = "a secret of the tests that has thirty-two bytes or more"
 
@@ -67,13 +70,16 @@ type env struct {
 	through    string                              // the database's URL by way of it
 }
 
+// calmly is how long the database may be silent where a test is not about that: on a busy machine it may be for seconds.
+const calmly = 30 * time.Second
+
 // setup is what a test may want different.
 type setup struct {
 	lanes   groupcommit.Options
 	limiter *auth.LimiterOptions
 	ledgers map[string]string // further ledgers' databases, by name
 	beacon  *lottery.BeaconOptions
-	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 and false as usual.
+	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 is as usual where it may, else calmly.
 	unavailableAfter time.Duration
 	proxied          bool
 }
@@ -94,6 +100,9 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	if o.proxied {
 		e.proxy, e.through = wire.Through(tb, e.dbURL, wire.Options{})
 		url = e.through
+	}
+	if o.unavailableAfter == 0 && !o.proxied {
+		o.unavailableAfter = calmly
 	}
 	db, err := postgres.Open(tb.Context(), postgres.Options{
 		URL: url, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
@@ -142,7 +151,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 			tb.Errorf("Serve: %v", err)
 		}
 		// The test's own context is over by now.
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		integrity, err := e.ledger.Integrity(ctx)
 		if err != nil || !integrity.Valid {
@@ -272,7 +281,7 @@ func (e *env) gate(table string) (held func(what string), open func()) {
 		CREATE TRIGGER gate AFTER INSERT ON ` + table + ` FOR EACH STATEMENT EXECUTE FUNCTION wait_at_gate()`)
 	held = func(what string) {
 		e.t.Helper()
-		eventually(e.t, 30*time.Second, what, func() bool {
+		eventually(e.t, patience, what, func() bool {
 			return e.count("pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'") == 1
 		})
 	}
@@ -285,7 +294,7 @@ func (e *env) raw(method, target string, headers ...string) *reply {
 	conn, err := new(net.Dialer).DialContext(e.t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 	must(e.t, err)
 	defer func() { _ = conn.Close() }()
-	must(e.t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	must(e.t, conn.SetDeadline(time.Now().Add(patience)))
 	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: test\r\nConnection: close\r\n", method, target)
 	if e.as != "" {
 		head += "Authorization: Bearer " + e.as + "\r\n"

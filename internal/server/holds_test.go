@@ -83,7 +83,7 @@ func TestHoldsExpire(t *testing.T) {
 		t.Errorf("expires %s after it was made", ends.Sub(made))
 	}
 	due := func() int { return e.count("holds WHERE status = 'open' AND expires_at < clock_timestamp()") }
-	eventually(t, 5*time.Second, "both holds are due", func() bool { return due() == 2 })
+	eventually(t, patience, "both holds are due", func() bool { return due() == 2 })
 
 	// Past its time a hold is closed, swept or not.
 	e.post("/v1/holds/"+lazy.str("id")+"/capture", `{"to":"shop"}`).problem(http.StatusConflict, "hold_closed")

@@ -328,10 +328,9 @@ func TestARevokedKeyEndsItsSockets(t *testing.T) {
 	other := *l
 	other.env = l.by(secret)
 	c := other.connect()
-	start := time.Now()
 	e.revoke(keyID).want(http.StatusOK)
-	if code, _ := c.ended(); code != websocket.StatusPolicyViolation || time.Since(start) > 5*time.Second {
-		t.Errorf("closed with %d after %s", code, time.Since(start))
+	if code, _ := c.ended(); code != websocket.StatusPolicyViolation {
+		t.Errorf("closed with %d", code)
 	}
 }
 

@@ -130,7 +130,7 @@ func (e *env) trySendIn(ctx context.Context, s send) (*http.Response, error) {
 // waitersAre polls until as many requests wait.
 func (e *env) waitersAre(n int) {
 	e.t.Helper()
-	eventually(e.t, 15*time.Second, fmt.Sprintf("%d requests wait", n), func() bool {
+	eventually(e.t, patience, fmt.Sprintf("%d requests wait", n), func() bool {
 		return len(e.by(e.admin).get("/v1/locks").want(http.StatusOK).at("waiters").([]any)) == n //nolint:errcheck // Another shape fails the test.
 	})
 }
@@ -190,7 +190,7 @@ func TestLockLifecycle(t *testing.T) {
 	s.unlock("nonsense").problem(http.StatusNotFound, "not_found")
 	s.unlock("00000000-0000-0000-0000-000000000000").problem(http.StatusNotFound, "not_found")
 
-	eventually(t, 10*time.Second, "the other lock expires", func() bool {
+	eventually(t, patience, "the other lock expires", func() bool {
 		return s.keyed(again, "/v1/locks", lockBody("you", "30s", "", "c", "a")).status == http.StatusCreated
 	})
 	s.keyed(again, "/v1/locks", lockBody("you", "30s", "", "c", "a")).want(http.StatusCreated).equal(`{"tokens":{"a":2,"c":2}}`)
@@ -446,7 +446,7 @@ func TestDatabaseWaits(t *testing.T) {
 		}
 	})
 	var seen *reply
-	eventually(t, 30*time.Second, "a session waits", func() bool {
+	eventually(t, patience, "a session waits", func() bool {
 		seen = e.get("/v1/admin/database-waits").want(http.StatusOK)
 		return len(seen.at("waits").([]any)) == 1 //nolint:errcheck // Another shape fails the test.
 	})

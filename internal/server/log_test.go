@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/note"
@@ -39,7 +38,7 @@ func (e *env) keepLog(witnesses ...logkeeper.Witnesses) {
 	e.t.Cleanup(func() {
 		cancel()
 		running.Wait()
-		closing, end := context.WithTimeout(context.Background(), 10*time.Second)
+		closing, end := context.WithTimeout(context.Background(), patience)
 		defer end()
 		must(e.t, store.Shutdown(closing))
 		db.Close()
@@ -50,7 +49,7 @@ func (e *env) keepLog(witnesses ...logkeeper.Witnesses) {
 // logged waits until so many leaves are under the published checkpoint, and no leaf isn't.
 func (e *env) logged(leaves int64) (p logkeeper.Published) {
 	e.t.Helper()
-	testwait.Eventually(e.t, 30*time.Second, "the log's checkpoint", func() bool {
+	testwait.Eventually(e.t, patience, "the log's checkpoint", func() bool {
 		var err error
 		p, err = e.server.Log.Published(e.t.Context())
 		must(e.t, err)

@@ -227,7 +227,7 @@ func TestMultidrawAsync(t *testing.T) {
 			t.Error("lock_held is stored")
 		}
 	}
-	eventually(t, 30*time.Second, "all is drawn", func() bool {
+	eventually(t, patience, "all is drawn", func() bool {
 		now := e.get(path).want(http.StatusOK)
 		done, err := strconv.Atoi(fmt.Sprint(now.decoded["completed_count"]))
 		must(t, err)

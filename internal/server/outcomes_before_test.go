@@ -31,7 +31,7 @@ func TestRefusalsBeforeTheKeyIsRead(t *testing.T) {
 	user.keyed("k", path, body).want(http.StatusCreated)
 	unknown(e.by(short).keyed("k", path, body), http.StatusUnauthorized, "unauthorized")
 	eventuallyLimited := func() (r *reply) {
-		eventually(t, 10*time.Second, "the rate is used up", func() bool {
+		eventually(t, patience, "the rate is used up", func() bool {
 			r = user.keyed("k", path, body)
 			return r.status == http.StatusTooManyRequests
 		})
@@ -52,7 +52,7 @@ func TestRefusalsBeforeTheKeyIsRead(t *testing.T) {
 	service := e.by(secret)
 	service.keyed("k", path, body).want(http.StatusCreated)
 	e.revoke(id).want(http.StatusOK)
-	eventually(t, 10*time.Second, "the key is revoked", func() bool { return service.get("/v1/accounts/alice").status == http.StatusUnauthorized })
+	eventually(t, patience, "the key is revoked", func() bool { return service.get("/v1/accounts/alice").status == http.StatusUnauthorized })
 	unknown(service.keyed("k", path, body), http.StatusUnauthorized, "unauthorized")
 	e.keyed("k", path, body).want(http.StatusCreated)
 	must(t, e.ledger.Close(t.Context()))

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -65,7 +64,7 @@ func TestAServerThatRunsOutIsNoError(t *testing.T) {
 	t.Parallel()
 	e := newEnvForKinds(t, outage)
 	conn := e.connect()
-	stride := testwait.Count(3, 1)
+	stride := testwait.Count(7, 1)
 	for n, code := range exhausted() {
 		var requests []send
 		for i, kind := range kindsOfRequests() {
@@ -145,7 +144,7 @@ func TestARepeatIsNotCalledNotApplied(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `DROP TRIGGER runs_out ON idempotency_keys`)
 	must(t, err)
 	var again batchResult
-	eventually(t, 30*time.Second, "the database is back", func() bool {
+	eventually(t, patience, "the database is back", func() bool {
 		again = e.send(batchSend(earlier)).want(http.StatusOK).results(1)[0]
 		return again.Status != http.StatusServiceUnavailable
 	})

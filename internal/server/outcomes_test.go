@@ -134,7 +134,7 @@ func TestOutcomesTellTheTruth(t *testing.T) {
 	work := make(chan takenAway, 1000)
 	for _, kind := range kindsOfRequests() {
 		if os.Getenv("FAIRLEAD_TORTURE") == "" {
-			const stride = 3
+			const stride = 6
 			work <- takenAway{kind: kind, manner: manners[rng.IntN(len(manners))], first: rng.IntN(stride), stride: stride}
 			continue
 		}
@@ -218,7 +218,7 @@ func (e *env) patiently(k kindOfRequest) send {
 func (e *env) settles(s send, said, first *reply, what string) {
 	e.t.Helper()
 	answered := func() (last *reply) {
-		eventually(e.t, 20*time.Second, "an answer: "+what, func() bool {
+		eventually(e.t, patience, "an answer: "+what, func() bool {
 			last = e.send(s)
 			return last.status < http.StatusInternalServerError
 		})

@@ -116,7 +116,7 @@ func TestUnknownOutcome(t *testing.T) {
 		t.Errorf("code %q", code)
 	}
 	open()
-	eventually(t, 5*time.Second, "the flush ends", func() bool {
+	eventually(t, patience, "the flush ends", func() bool {
 		return e.count("pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()") == 0
 	})
 	if code != "outcome_unknown" {
@@ -150,7 +150,7 @@ func TestDraining(t *testing.T) {
 		must(t, json.Unmarshal(w.Body.Bytes(), &v))
 		return w.Code, string(v.Reason)
 	}
-	eventually(t, 5*time.Second, "the probe says that the server drains", func() bool {
+	eventually(t, patience, "the probe says that the server drains", func() bool {
 		status, text := probe()
 		return status == http.StatusServiceUnavailable && text == "draining"
 	})
@@ -161,7 +161,7 @@ func TestDraining(t *testing.T) {
 	if late.Code != http.StatusServiceUnavailable || !strings.Contains(late.Body.String(), `"shutting_down"`) {
 		t.Errorf("a late command was answered %d %s", late.Code, late.Body)
 	}
-	eventually(t, 5*time.Second, "no connection is taken", func() bool {
+	eventually(t, patience, "no connection is taken", func() bool {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 		if err == nil {
 			_ = c.Close()

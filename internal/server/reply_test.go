@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -59,7 +58,7 @@ func (e *env) send(s send) *reply {
 		return e.received(s.method, s.path, s.body, r)
 	}
 	var got *reply
-	eventually(e.t, 30*time.Second, "the database is back", func() bool {
+	eventually(e.t, patience, "the database is back", func() bool {
 		r, err := e.trySend(s)
 		must(e.t, err)
 		got = e.received(s.method, s.path, s.body, r)
@@ -205,27 +204,40 @@ func (r *reply) at(path string) any {
 	return dig(r.t, r.decoded, path, string(r.body))
 }
 
+// shows reports whether the member at a path is this text. It fails no test, so that it can be polled.
+func (r *reply) shows(path, text string) bool {
+	member, ok := find(r.decoded, path)
+	return ok && member == any(text)
+}
+
 func dig(tb testing.TB, from any, path, whole string) any {
 	tb.Helper()
+	member, ok := find(from, path)
+	if !ok {
+		tb.Fatalf("%q is not in %s", path, clip(whole))
+	}
+	return member
+}
+
+// find follows a path like that of at, as far as there is one.
+func find(from any, path string) (member any, ok bool) {
 	for step := range strings.SplitSeq(path, ".") {
 		switch v := from.(type) {
 		case map[string]any:
-			member, ok := v[step]
-			if !ok {
-				tb.Fatalf("%q is not in %s", path, clip(whole))
+			if from, ok = v[step]; !ok {
+				return nil, false
 			}
-			from = member
 		case []any:
 			index := 0
 			if err := json.Unmarshal([]byte(step), &index); err != nil || index >= len(v) {
-				tb.Fatalf("%q is not in %s", path, clip(whole))
+				return nil, false
 			}
 			from = v[index]
 		default:
-			tb.Fatalf("%q is not in %s", path, clip(whole))
+			return nil, false
 		}
 	}
-	return from
+	return from, true
 }
 
 func (r *reply) str(path string) string {

@@ -124,7 +124,7 @@ func TestInDoubtMetrics(t *testing.T) {
 		must(t, err)
 	}
 	var before float64
-	eventually(t, 30*time.Second, "a growing age", func() bool {
+	eventually(t, patience, "a growing age", func() bool {
 		got := sample()
 		if got["in_doubt eu"] != 1 || got["in_doubt local"] != 0 || got["in_doubt_oldest_seconds local"] != 0 || got["ledger_unreachable eu"] != 0 {
 			t.Fatalf("%v", got)
@@ -136,7 +136,7 @@ func TestInDoubtMetrics(t *testing.T) {
 	// Given up, it is rolled back by the resolver.
 	_, err = own.Exec(t.Context(), `UPDATE sagas SET lease_expires_at = to_timestamp(0) WHERE id = $1`, id)
 	must(t, err)
-	eventually(t, 30*time.Second, "the rollback", func() bool {
+	eventually(t, patience, "the rollback", func() bool {
 		got := sample()
 		return got["in_doubt eu"] == 0 && got["in_doubt_oldest_seconds eu"] == 0
 	})

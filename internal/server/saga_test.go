@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -143,7 +142,7 @@ func TestStuckSaga(t *testing.T) {
 		done <- e.keyed("stuck", "/v1/cross-transfers", crossBody("local", "alice", "eu", "brim", 10, "saga"))
 	}()
 	var stuck map[string]any
-	eventually(t, 30*time.Second, "a saga that is stuck", func() bool {
+	eventually(t, patience, "a saga that is stuck", func() bool {
 		items, _ := e.get("/v1/sagas?stuck=true").want(200).decoded["items"].([]any)
 		if len(items) == 1 {
 			stuck, _ = items[0].(map[string]any)
@@ -166,7 +165,7 @@ func TestStuckSaga(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `ALTER TABLE transfers DROP CONSTRAINT broken`)
 	must(t, err)
 	e.post(path+"/retry", "") // Unless it has got on by itself just now.
-	eventually(t, 30*time.Second, "the compensation", func() bool { return e.get(path).str("status") == "compensated" })
+	eventually(t, patience, "the compensation", func() bool { return e.get(path).shows("status", "compensated") })
 	<-done
 	e.wantBalance("alice", 100)
 	e.post(path+"/retry", "").problem(409, "bad_transition")
@@ -214,7 +213,7 @@ func TestInDoubtRoute(t *testing.T) {
 	// Given up, it is rolled back by the resolver.
 	_, err = own.Exec(t.Context(), `UPDATE sagas SET lease_expires_at = to_timestamp(0) WHERE id = $1`, id)
 	must(t, err)
-	eventually(t, 30*time.Second, "the rollback", func() bool { return len(e.get("/v1/in-doubt").items()) == 0 })
+	eventually(t, patience, "the rollback", func() bool { return len(e.get("/v1/in-doubt").items()) == 0 })
 	var left string
 	other.sql(&left, `SELECT gid FROM pg_prepared_xacts WHERE database = current_database()`)
 	_, err = conn.Exec(t.Context(), "ROLLBACK PREPARED 'another program''s "+id+"'", pgx.QueryExecModeSimpleProtocol)

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -44,7 +43,7 @@ func (e *env) subscribe(name, target, rest string) *reply {
 func (r *receiver) comes(t *testing.T, n int) []delivery {
 	t.Helper()
 	var got []delivery
-	eventually(t, 20*time.Second, fmt.Sprintf("delivery %d", n), func() bool {
+	eventually(t, patience, fmt.Sprintf("delivery %d", n), func() bool {
 		got = r.deliveries()
 		return len(got) >= n
 	})
@@ -77,7 +76,7 @@ func TestSubscription(t *testing.T) {
 			t.Errorf("delivery %d, with id %s: %s", i, d.header.Get("webhook-id"), d.body)
 		}
 	}
-	eventually(t, 20*time.Second, "the last place", func() bool { return e.get(path+"/topics").str("items.0.state") == "current" })
+	eventually(t, patience, "the last place", func() bool { return e.get(path+"/topics").shows("items.0.state", "current") })
 
 	e.post(path+"/pause", ``).want(http.StatusOK).equal(`{"paused_reason":"request"}`).times("paused_at")
 	e.post(path+"/pause", ``).problem(http.StatusConflict, "bad_transition")
@@ -121,7 +120,7 @@ func TestRefusedSubscription(t *testing.T) {
 	}
 	path := "/v1/subscriptions/" + e.subscribe("refused", "hook", `"topics":["auction:*"],"from":"start","envelope":"cloudevents"`).str("id")
 	e.publishing()
-	eventually(t, 20*time.Second, "paused", func() bool { return e.get(path).decoded["paused_reason"] != nil })
+	eventually(t, patience, "paused", func() bool { return e.get(path).decoded["paused_reason"] != nil })
 	e.get(path).want(http.StatusOK).equal(`{"paused_reason":"refused"}`).times("paused_at")
 	topics := e.get(path + "/topics").want(http.StatusOK)
 	if topics.str("items.0.state") != "retrying" || topics.str("items.0.last_error.cause") != "status" || topics.str("items.0.last_error.message") != "the target answered 410" {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -116,7 +115,7 @@ func TestDeviantArt(t *testing.T) {
 
 	again := account.Withdraw()
 	stuck := e.publication("art", picture+longAgo)
-	eventually(t, 20*time.Second, "the target is paused", func() bool { return e.get(path).want(http.StatusOK).at("paused_reason") == "auth_expired" })
+	eventually(t, patience, "the target is paused", func() bool { return e.get(path).shows("paused_reason", "auth_expired") })
 	waiting := e.get(stuck).want(http.StatusOK).equal(`{"status":"scheduled"}`)
 	if !strings.Contains(waiting.str("last_error"), "expired") {
 		t.Errorf("%s", waiting.body)
@@ -159,13 +158,13 @@ func TestBreakerIsShown(t *testing.T) {
 		e.publication("t", `,"payload":1`+longAgo)
 	}
 	e.post(path+"/resume", ``).want(http.StatusOK)
-	eventually(t, 20*time.Second, "the breaker opens", func() bool { return e.get(path).want(http.StatusOK).str("pace.state") == "open" })
+	eventually(t, patience, "the breaker opens", func() bool { return e.get(path).shows("pace.state", "open") })
 	e.publication("t", `,"payload":1`+longAgo)
 	if got := e.get(path).want(http.StatusOK); got.num("pace.refusals") != 3 || got.at("pace.open_until") == nil {
 		t.Errorf("%s", got.body)
 	}
 	e.target("other", r.URL+"/other")
-	eventually(t, 20*time.Second, "another target is tried", func() bool {
+	eventually(t, patience, "another target is tried", func() bool {
 		e.publication("other", `,"payload":1`+longAgo)
 		return len(r.deliveries()) > 3
 	})

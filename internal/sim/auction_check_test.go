@@ -70,6 +70,7 @@ func checkBids(ops []*sim.Op, auction string, out *replay.Outcome) error {
 // TestCheckBidsNoticesTampering plays an auction of which one round is closed, changes what clients were told of bids, and
 // wants each change to be noticed.
 func TestCheckBidsNoticesTampering(t *testing.T) {
+	beside(t)
 	accounts := []string{"ann", "bob", "cyd"}
 	h := openHouse(t, 1, append(accounts, "gallery"), 1000)
 	b := h.launch(t, "tamper", accounts, replay.Rules{

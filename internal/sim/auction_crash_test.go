@@ -15,6 +15,7 @@ import (
 // auction, under load that settles every bid by its key when the server is back. Its subscriber misses nothing, and what
 // the auction's events say is recomputed when it has ended.
 func TestAuctionServerDiesAtEveryCrashPoint(t *testing.T) {
+	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)

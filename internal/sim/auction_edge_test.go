@@ -26,48 +26,59 @@ const edgeBidders = 12
 // TestBidsAtTheClosingInstant aims bids at the ends of many short rounds. Each that is acknowledged is an event of the
 // round that its answer names, before that round's close; each that is refused is none.
 func TestBidsAtTheClosingInstant(t *testing.T) {
+	beside(t)
 	const rounds = 84 // of one auction
 	rng, _ := testwait.Rand(t)
 	accounts := names("bidder", edgeBidders)
 	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000_000)
-	rules := replay.Rules{Seller: "gallery", UniqueAmounts: true}
-	for range testwait.Count(rounds/3, rounds) {
-		rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: 3, Duration: 120 * time.Millisecond})
-	}
+	// A machine may be so slow that no bid arrives in a round: then the next ones are longer.
+	const mostRuns = 30
+	duration, lead := 120*time.Millisecond, 28*time.Millisecond
 	tries, hits := 0, map[string]int{}
+	met := func() bool { return hits["in the round"] > 0 && hits["refused"]+hits["in the next round"] > 0 }
 	testpromise.CheckEach(t, []string{"round-closes"}, func(seen func(string, time.Duration)) {
-		for run := 0; tries < testwait.Count(300, 10_000) && !t.Failed(); run++ {
+		for run := 0; (tries < testwait.Count(300, 10_000) || !met()) && run < mostRuns && !t.Failed(); run++ {
+			if run > 0 && hits["in the round"] == 0 {
+				duration *= 2
+			}
+			rules := replay.Rules{Seller: "gallery", UniqueAmounts: true}
+			for range testwait.Count(rounds/3, rounds) {
+				rules.Rounds = append(rules.Rounds, replay.RoundRule{Winners: 3, Duration: duration})
+			}
 			b := h.launch(t, fmt.Sprintf("edge-%d", run), accounts, rules)
-			tries += b.aimAtEnds(t, rng, hits)
+			lead = b.aimAtEnds(t, rng, lead, hits)
+			tries += len(accounts) * len(rules.Rounds)
 			for _, r := range b.finish(t, patience).Rounds {
 				seen("round-closes", r.CompletedAt.Sub(r.EndsAt))
 			}
 		}
 	})
-	if hits["in the round"] == 0 || hits["refused"]+hits["in the next round"] == 0 {
+	if !met() {
 		t.Errorf("the edge was not met: %v", hits)
 	}
 	t.Logf("%d tries: %v", tries, hits)
 	h.close(t, 10)
 }
 
-// aimAtEnds lets every bidder aim one bid at the end of each round.
-func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, hits map[string]int) (tries int) {
+// aimAtEnds lets every bidder aim one bid at the end of each round, at most lead before it. It returns the lead with which the edge is met
+// on this machine.
+func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, lead time.Duration, hits map[string]int) time.Duration {
 	t.Helper()
+	const past = 7 * time.Millisecond
 	ctx := testwait.Context(t, 5*patience)
 	var amount atomic.Int64
 	for round := 1; round <= len(b.rules.Rounds); round++ {
 		opened, err := b.subscribers[0].Await(ctx, "a round", func(e replay.Event) bool { return e.Opening != nil && e.Opening.Round == round })
 		if err != nil {
 			t.Error(err)
-			return tries
+			return lead
 		}
 		outcomes := make([]string, len(b.accounts))
 		failures := make([]error, len(b.accounts))
 		var group sync.WaitGroup
 		for i, account := range b.accounts {
 			// Mostly just before the end, since a bid takes a while to arrive.
-			aim := opened.Opening.EndsAt.Add(time.Duration(rng.Int64N(int64(35*time.Millisecond))) - 28*time.Millisecond)
+			aim := opened.Opening.EndsAt.Add(time.Duration(rng.Int64N(int64(lead+past))) - lead)
 			group.Go(func() {
 				wait.For(ctx, time.Until(aim))
 				op := sim.NewBid(fmt.Sprintf("%s-%d-%d", b.name, round, i), b.id, account, amount.Add(1))
@@ -77,12 +88,21 @@ func (b *bidding) aimAtEnds(t *testing.T, rng *rand.Rand, hits map[string]int) (
 		}
 		group.Wait()
 		complain(t, errors.Join(failures...))
+		inside := 0
 		for _, outcome := range outcomes {
 			hits[outcome]++
+			if outcome == "in the round" {
+				inside++
+			}
 		}
-		tries += len(b.accounts)
+		switch inside {
+		case 0:
+			lead = min(2*lead, b.rules.Rounds[round-1].Duration)
+		case len(outcomes):
+			lead = max(lead/2, past)
+		}
 	}
-	return tries
+	return lead
 }
 
 func edgeOutcome(answer sim.Answer, round int) string {
@@ -104,6 +124,7 @@ func edgeOutcome(answer sim.Answer, round int) string {
 // TestAntiSnipingRace lets many clients on two servers bid around the edges of the window and of the end, which moves as
 // they do. The auditor recomputes every extension from the bids' times alone.
 func TestAntiSnipingRace(t *testing.T) {
+	beside(t)
 	rng, seed := testwait.Rand(t)
 	accounts := names("bidder", edgeBidders)
 	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000_000)
@@ -137,7 +158,7 @@ func TestAntiSnipingRace(t *testing.T) {
 		}
 	}
 	testpromise.CheckEach(t, []string{"round-closes"}, func(seen func(string, time.Duration)) {
-		for run := 0; run < testwait.Count(3, 60) && !t.Failed(); run++ {
+		for run := 0; run < testwait.Count(2, 60) && !t.Failed(); run++ {
 			one(run, seen)
 		}
 	})

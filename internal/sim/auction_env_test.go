@@ -299,8 +299,8 @@ func storm(ctx context.Context, client *sim.Client, ops []*sim.Op) []sim.Answer 
 	return answers
 }
 
-// tally counts answers by status and code. An answer of 5xx, or none, is a failure.
-func tally(t *testing.T, answers []sim.Answer) map[string]int {
+// statuses counts answers by status and code. An answer of 5xx, or none, is a failure.
+func statuses(t *testing.T, answers []sim.Answer) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
 	for i, a := range answers {
@@ -395,6 +395,9 @@ func (b *bidding) work(ctx context.Context, c *crowd, id int, accounts []string,
 			wait.For(ctx, time.Duration(1+rng.IntN(10))*time.Millisecond)
 		case !slices.Contains([]string{"amount_taken", "bid_too_low", "insufficient_funds"}, answer.Code()):
 			return fmt.Errorf("%s: %v", op, answer)
+		}
+		if !testwait.Torture() {
+			sim.Rest(ctx, rng, bidderRest)
 		}
 	}
 	return nil

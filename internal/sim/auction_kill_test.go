@@ -96,6 +96,7 @@ func checkTicks(t *testing.T, s *sim.Subscriber, deaths []time.Time, seen func(s
 // still settle once and in time, acknowledged bids stand, and a subscriber on each server sees every event in order,
 // without gap or double.
 func TestAuctionServersAreKilled(t *testing.T) {
+	beside(t)
 	sessions(t, 10, func(t *testing.T) {
 		t.Helper()
 		testpromise.CheckEach(t, promisesUnderKills, func(seen func(string, time.Duration)) { killAuctionServers(t, seen) })
@@ -187,6 +188,7 @@ func killRules(rng *rand.Rand, seller string) replay.Rules {
 // TestOneCountdownASecond listens on each of two servers: every second one countdown, and not two, before and after
 // the leader is killed, and after the next one has handed over by itself.
 func TestOneCountdownASecond(t *testing.T) {
+	beside(t)
 	testpromise.CheckEach(t, []string{"countdown"}, func(seen func(string, time.Duration)) { oneCountdownASecond(t, seen) })
 }
 
@@ -231,6 +233,7 @@ func oneCountdownASecond(t *testing.T, seen func(string, time.Duration)) {
 // TestStoppedLeaderWakes freezes the leader for longer than its term, lets the other server take over, and wakes it. It
 // must not close anything any more, and its subscriber must have missed nothing.
 func TestStoppedLeaderWakes(t *testing.T) {
+	beside(t)
 	rng, seed := testwait.Rand(t)
 	accounts := names("bidder", 12)
 	h := openHouse(t, 2, append(accounts, "gallery"), 1_000_000)

@@ -16,11 +16,12 @@ import (
 // TestRandomAuctionsAreReplayed draws auctions of all kinds and bids of all kinds on them from a seed. In the middle of
 // each, and at its end, the auditor plays its events and compares everything with what the servers say.
 func TestRandomAuctionsAreReplayed(t *testing.T) {
+	beside(t)
 	rng, _ := testwait.Rand(t)
-	accounts := names("bidder", testwait.Count(60, 300))
+	accounts := names("bidder", testwait.Count(30, 300))
 	// Little enough for some bids to be refused for want of money, as winners grow poor.
 	h := openHouse(t, 2, append(accounts, "gallery"), int64(testwait.Count(3_000, 20_000)))
-	target := int64(testwait.Count(3_000, 100_000))
+	target := int64(testwait.Count(1_000, 100_000))
 	var sent int64
 	var accepted, outbid, wins, extensions, looks int
 	for run := 0; sent < target && !t.Failed(); run++ {
@@ -30,7 +31,7 @@ func TestRandomAuctionsAreReplayed(t *testing.T) {
 		}
 		b := h.launch(t, fmt.Sprintf("random-%d", run), accounts, rules)
 		// Two crowds bid one after the other. Between them, only the clock changes anything.
-		for _, most := range []int{testwait.Count(200, 2_000), testwait.Count(800, 5_000)} {
+		for _, most := range []int{testwait.Count(100, 2_000), testwait.Count(200, 5_000)} {
 			c := b.crowd(t, rng.Uint64(), 8, int64(most))
 			c.drain(t)
 			sent += int64(most)

@@ -26,6 +26,7 @@ func calm(winners int) replay.Rules {
 // TestAuctionStorms lets the requirement's storms loose on one server. No answer is a 5xx, nothing is done twice, and no
 // acknowledged bid is lost: the auditor plays every auction after its storm.
 func TestAuctionStorms(t *testing.T) {
+	beside(t)
 	const most = 300
 	accounts := names("bidder", most)
 	h := openHouse(t, 1, append(accounts, "gallery"), 1_000_000)
@@ -63,7 +64,7 @@ func stormOfAccounts(t *testing.T, h *auctionHouse, name string, accounts []stri
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(1000+i))
 	}
 	began := time.Now()
-	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": len(accounts)})
+	want(t, name, statuses(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": len(accounts)})
 	t.Logf("%s: %v", name, time.Since(began).Round(time.Millisecond))
 	b.act(t, "cancel")
 	if out := b.finish(t, patience); len(out.Bids) != len(accounts) {
@@ -82,7 +83,7 @@ func stormOfOneAccount(t *testing.T, h *auctionHouse, name, account string, cool
 	for i := range ops {
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(100+i))
 	}
-	counts := tally(t, storm(testwait.Context(t, patience), h.client, ops))
+	counts := statuses(t, storm(testwait.Context(t, patience), h.client, ops))
 	accepted := counts["201"]
 	if cooldown > 0 {
 		want(t, name, counts, map[string]int{"201": 1, "429 cooldown": 9})
@@ -106,7 +107,7 @@ func stormOnOneKey(t *testing.T, h *auctionHouse, name, account string) {
 		ops[i] = op
 	}
 	answers := storm(testwait.Context(t, patience), h.client, ops)
-	want(t, name, tally(t, answers), map[string]int{"201": 10})
+	want(t, name, statuses(t, answers), map[string]int{"201": 10})
 	own := 0
 	for _, a := range answers {
 		if !bytes.Equal(a.Body, answers[0].Body) {
@@ -132,7 +133,7 @@ func stormOnOneAmount(t *testing.T, h *auctionHouse, name string, accounts []str
 	for i, account := range accounts {
 		ops[i] = sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, 500)
 	}
-	want(t, name, tally(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": 1, "409 amount_taken": len(accounts) - 1})
+	want(t, name, statuses(t, storm(testwait.Context(t, patience), h.client, ops)), map[string]int{"201": 1, "409 amount_taken": len(accounts) - 1})
 	b.act(t, "cancel")
 	b.finish(t, patience)
 }
@@ -148,7 +149,7 @@ func rapidRaises(t *testing.T, h *auctionHouse, name, account string, cooldown t
 	for i := range raises {
 		answers = append(answers, h.client.Once(testwait.Context(t, patience), sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(10+i))))
 	}
-	counts := tally(t, answers)
+	counts := statuses(t, answers)
 	switch {
 	case cooldown == 0:
 		want(t, name, counts, map[string]int{"201": raises})

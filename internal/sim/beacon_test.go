@@ -120,6 +120,7 @@ func beaconCrashes() []string {
 // TestABeaconsDrawSurvivesEveryCrash kills the server at each place between the last sale and the draw; the next one goes
 // on. The root and the round that were once sealed stay, and there is one draw, of them.
 func TestABeaconsDrawSurvivesEveryCrash(t *testing.T) {
+	beside(t)
 	random := beacontest.New(t)
 	database := newDatabase(t)
 	server := newServer(t, database, beaconFlags(t, random)...)
@@ -181,6 +182,7 @@ func sealOf(t *testing.T, database, id string) (seal string) {
 // TestServersRaceToDrawByABeacon has two servers sweep, and be asked, for the draw of many campaigns whose beacon was gone
 // when they were sold out and comes back at once for all; one of the servers is killed meanwhile.
 func TestServersRaceToDrawByABeacon(t *testing.T) {
+	beside(t)
 	rng, _ := testwait.Rand(t)
 	random := beacontest.New(t)
 	database := newDatabase(t)

@@ -27,7 +27,7 @@ func BuildAt(ctx context.Context, commit, dir string) (string, error) {
 // build compiles the module of the directory from, empty for the working directory.
 func build(ctx context.Context, from, dir string, race bool) (string, error) {
 	binary := filepath.Join(dir, "fairlead")
-	args := []string{"build", "-o", binary, "-tags", "crashpoints"}
+	args := []string{"build", "-o", binary, "-ldflags=-w", "-tags", "crashpoints"}
 	if race {
 		args = append(args, "-race")
 	}

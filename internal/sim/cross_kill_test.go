@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -118,6 +119,9 @@ func (h *twoLedgers) traffic(t *testing.T, name string, seed uint64, workers int
 					mu.Unlock()
 					return
 				}
+				if !testwait.Torture() {
+					sim.Rest(ctx, rng, workerRest)
+				}
 			}
 		})
 	}
@@ -191,6 +195,7 @@ func (h *twoLedgers) settled(t *testing.T, own, other *pgx.Conn) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d transfers are pending, %d and %d in doubt after %v", pending, here, there, patience)
 		}
+		wait.For(t.Context(), 20*time.Millisecond)
 	}
 }
 
@@ -297,8 +302,8 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 	h.mode = mode
 	server := h.coordinators[0]
 	rng.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-	points = points[:testwait.Count(3, len(points))]
-	finish := h.traffic(t, mode, seed, testwait.Count(16, 1000))
+	points = points[:testwait.Count(2, len(points))]
+	finish := h.traffic(t, mode, seed, testwait.Count(8, 1000))
 	dieAt := func(i int, point string) time.Duration {
 		await(t, "answers before "+point, h.history.After(5))
 		at := fmt.Sprintf("%s:%d", point, 1+rng.IntN(8))
@@ -313,6 +318,7 @@ func crossCoordinatorDies(t *testing.T, mode string, points []string) {
 		left := h.doubts(t)
 		start(t, server)
 		took := h.outOfDoubt(t, left)
+		h.history.Recorder.Also(tally.BranchOrphaned, len(left), took)
 		t.Logf("%s, and %s database: %d left in doubt, settled after %v", at, database, len(left), took)
 		return took
 	}
@@ -334,7 +340,7 @@ func TestCrossCoordinatorsTakeOver(t *testing.T) {
 		rng, seed := testwait.Rand(t)
 		h := openLedgers(t, 2, 2)
 		finish := h.traffic(t, "over", seed, 8)
-		for i := range testwait.Count(3, 10) {
+		for i := range testwait.Count(2, 10) {
 			await(t, "answers", h.history.After(15))
 			pause(t, rng, 200*time.Millisecond)
 			testwait.Must(t, h.coordinators[i%2].Kill(testwait.Context(t, patience)))

@@ -2,8 +2,8 @@
 //
 // It sees the product from outside alone: the binary, the HTTP interface, the database's tables. What other packages' tests
 // use, too, is exported: [Build] builds the binary once a test run, a [Server] is a process of it on a free port, with a private
-// data directory or on a shared database, and [KillPostgres] kills the processes of a private PostgreSQL. The rest belongs to
-// the tests here:
+// data directory or on a shared database, and [KillPostgres] kills the processes of a private PostgreSQL. What package torture runs
+// against installations that are no test's, is exported, too:
 //
 //   - Client sends commands with idempotency keys. Its Settle repeats one until it has a final answer, whatever the servers go
 //     through meanwhile, and records every answer in a History.
@@ -11,6 +11,8 @@
 //   - History.Check is the model. It compares the clients' answers with the database: every acknowledged effect is there once,
 //     nothing else is, each balance is what the clients' own books say, each key's answers were byte-identical and are what is
 //     stored.
+//   - Package tally counts what was acknowledged, lost and doubled, by the faults of the run. FAIRLEAD_TALLY names the file to which
+//     tests add that.
 //   - Package audit audits the database by itself; package wire is a proxy that loses the answer to COMMIT.
 //
 // # Protocol of a fault test

@@ -22,13 +22,32 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
+	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // patience bounds every wait for something that should happen soon, so that a test that hangs says where.
-const patience = time.Minute
+const patience = 3 * time.Minute
+
+const (
+	// workerRest and bidderRest are how long, on average, a worker of a load and a bidder rest after each command. A load that takes what
+	// the machine has would take it from the tests beside.
+	workerRest = 40 * time.Millisecond
+	bidderRest = 15 * time.Millisecond
+)
+
+// beside lets a test run beside others, since it waits more than it computes. It must leave the shared PostgreSQL and the environment
+// alone. Long runs measure, as those for promises do, so there each test runs alone.
+func beside(t *testing.T) {
+	t.Helper()
+	if !testwait.Torture() && !testpromise.On() {
+		t.Parallel()
+	}
+}
 
 // sessions runs a test on fresh databases: once, or many times when FAIRLEAD_TORTURE is set. A session is as long as its
 // books stay quick to audit; the many faults are spread over many sessions.
@@ -41,10 +60,15 @@ func sessions(t *testing.T, many int, session func(*testing.T)) {
 	}
 }
 
-// tempDir makes a directory with a short path, which a unix socket needs.
+// tempDir makes a directory with a short path, which a unix socket needs. It is on a disk where that is measured, or meets other faults than
+// the death of processes.
 func tempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sim") //nolint:usetesting // Its paths are too long.
+	base := os.TempDir()
+	if !testwait.Torture() && !testpromise.On() {
+		base = pgtest.Base()
+	}
+	dir, err := os.MkdirTemp(base, "sim") //nolint:usetesting // Its paths are too long.
 	testwait.Must(t, err)
 	// Where root may not make user namespaces, PostgreSQL runs as another user, who has to pass.
 	testwait.Must(t, os.Chmod(dir, 0o711))
@@ -62,6 +86,10 @@ func newServer(t *testing.T, database string, args ...string) *sim.Server {
 
 func newServerOf(t *testing.T, binary, database string, args ...string) *sim.Server {
 	t.Helper()
+	if database != "" { // Servers of several tests share what connections PostgreSQL has.
+		args = append([]string{"--database-connections", "6"}, args...)
+	}
+	testwait.Recorder(t) // So that it also counts what is found when the server ends.
 	server := sim.NewServer(sim.ServerOptions{Binary: binary, DataDir: tempDir(t), DatabaseURL: database, Args: args})
 	t.Cleanup(func() { stopServer(t, server, database == "") })
 	_, err := server.Start(testwait.Context(t, patience))
@@ -111,6 +139,7 @@ func dies(t *testing.T, server *sim.Server, at string) {
 	if by := server.KilledBy(); by != syscall.SIGKILL {
 		t.Fatalf("%s: ended by %v, code %d", at, by, server.ExitCode())
 	}
+	testwait.Recorder(t).Fault(tally.Crash(at), time.Now())
 }
 
 func stopServer(t *testing.T, server *sim.Server, private bool) {
@@ -142,10 +171,10 @@ func stopServer(t *testing.T, server *sim.Server, private bool) {
 	}
 }
 
-// newDatabase makes a database on the shared PostgreSQL and returns its URL.
+// newDatabase makes a database with its tables on the shared PostgreSQL, and returns its URL.
 func newDatabase(t *testing.T) string {
 	t.Helper()
-	return pgtest.NewDatabase(t, nil)
+	return pgtest.NewDatabase(t, func(ctx context.Context, url string) error { return testwait.Err(postgres.Migrate(ctx, url)) })
 }
 
 // databaseOf is the URL of a server's private PostgreSQL.
@@ -158,6 +187,12 @@ func databaseOf(t *testing.T, server *sim.Server) string {
 		return err == nil
 	})
 	return database
+}
+
+// emptyDatabase makes one in which the first server makes the tables.
+func emptyDatabase(t *testing.T) string {
+	t.Helper()
+	return pgtest.NewDatabase(t, nil)
 }
 
 func connect(t *testing.T, database string) *pgx.Conn {
@@ -174,11 +209,12 @@ func connect(t *testing.T, database string) *pgx.Conn {
 func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History) {
 	t.Helper()
 	history := sim.NewHistory()
+	history.Recorder = testwait.Recorder(t)
 	targets := make([]sim.Target, len(servers))
 	for i, server := range servers {
 		targets[i] = server
 	}
-	client := sim.NewClient(history, targets...)
+	client := sim.NewClient(history, sim.AdminKey, targets...)
 	t.Cleanup(client.Close)
 	return client, history
 }
@@ -238,6 +274,9 @@ type load struct {
 // startLoad sets a workload up and runs it until finish, or until the test ends.
 func startLoad(t *testing.T, client *sim.Client, opts sim.WorkloadOptions) *load {
 	t.Helper()
+	if !testwait.Torture() {
+		opts.Rest = workerRest
+	}
 	l := &load{Workload: sim.NewWorkload(opts), stop: make(chan struct{}), done: make(chan error, 1)}
 	testwait.Must(t, l.Setup(testwait.Context(t, patience), client))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -280,6 +280,7 @@ func unready(t *testing.T, server *sim.Server) (took time.Duration) {
 // and for a while longer, and wakes them. A command that was sent to a stopped backend may be executed when that wakes,
 // long after its caller was told that nobody knows, beside the one that was sent after it.
 func TestDatabaseFreezes(t *testing.T) {
+	beside(t)
 	sessions(t, 3, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)

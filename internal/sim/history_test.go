@@ -10,9 +10,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -35,7 +37,7 @@ func scripted(t *testing.T, script ...func(http.ResponseWriter, *http.Request)) 
 	}))
 	t.Cleanup(server.Close)
 	history := sim.NewHistory()
-	client := sim.NewClient(history, address(server.URL))
+	client := sim.NewClient(history, sim.AdminKey, address(server.URL))
 	t.Cleanup(client.Close)
 	return client, history
 }
@@ -150,7 +152,8 @@ func addRareThings(t *testing.T, c *sim.Client, beneficiary string) {
 
 // TestModelNoticesEveryDifference runs a sound load on a real server, and then damages the database in one way at a
 // time, undoing each.
-func TestModelNoticesEveryDifference(t *testing.T) {
+func TestModelNoticesEveryDifference(t *testing.T) { //nolint:tparallel // Its parts take turns, beside other tests.
+	beside(t)
 	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	server := newServer(t, database)
@@ -164,6 +167,9 @@ func TestModelNoticesEveryDifference(t *testing.T) {
 		t.FailNow()
 	}
 	conn := connect(t, database)
+	history.Recorder = new(tally.Recorder) // What is found here is none of the program's.
+	history.Recorder.Fault("damage", time.Now())
+	counted := history.Recorder.Counts()[0]
 	for name, damage := range map[string]string{
 		"account lost":          `DELETE FROM accounts WHERE id = 'model-account-0'`,
 		"account unknown":       `INSERT INTO accounts VALUES ('stranger', 'SIM', 0, 0, 1, now())`,
@@ -194,8 +200,14 @@ func TestModelNoticesEveryDifference(t *testing.T) {
 			if err != nil || tag.RowsAffected() != 1 {
 				t.Fatalf("%d rows damaged: %v", tag.RowsAffected(), err)
 			}
-			if err := history.Check(t.Context(), savepoints{tx}); !errors.Is(err, sim.ErrModel) {
+			err = history.Check(t.Context(), savepoints{tx})
+			if !errors.Is(err, sim.ErrModel) {
 				t.Errorf("the model says %v", err)
+			}
+			lost, doubled := history.Recorder.Counts()[0].Lost-counted.Lost, history.Recorder.Counts()[0].Doubled-counted.Doubled
+			counted = history.Recorder.Counts()[0]
+			if strings.Contains(name, "lost") && lost == 0 || strings.Contains(name, "doubled") && doubled == 0 || lost+doubled == 0 {
+				t.Errorf("%d lost, %d doubled: %v", lost, doubled, err)
 			}
 			testwait.Check(t, tx.Rollback(t.Context()))
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -22,16 +23,18 @@ func crashPoints() []string {
 // TestServerDiesAtEveryCrashPoint lets the server kill itself at each named place, under load that settles everything
 // by its keys when the server is back.
 func TestServerDiesAtEveryCrashPoint(t *testing.T) {
+	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
-		server := newServer(t, "")
+		database := newDatabase(t)
+		server := newServer(t, database)
 		client, history := newClient(t, server)
 		mix := sim.DefaultMix()
 		mix.Cancels = 6
 		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "crash", Accounts: 12, Workers: 8, Mix: mix})
 		var slowest time.Duration
-		for round := range testwait.Count(2, 3) {
+		for round := range testwait.Count(1, 3) {
 			for _, point := range crashPoints() {
 				// The rare places are met once in a campaign, the others all the time.
 				hit := 1 + rng.IntN(3)
@@ -43,14 +46,14 @@ func TestServerDiesAtEveryCrashPoint(t *testing.T) {
 				dies(t, server, at)
 				slowest = max(slowest, start(t, server))
 				await(t, "answers after "+at, history.After(30))
-				auditNow(t, databaseOf(t, server))
+				auditNow(t, database)
 				if t.Failed() {
 					t.Fatalf("after round %d, %s", round, at)
 				}
 			}
 		}
 		l.finish(t)
-		closeBooks(t, databaseOf(t, server), client, history, 1)
+		closeBooks(t, database, client, history, 1)
 		t.Logf("slowest start %v", slowest)
 	})
 }
@@ -58,6 +61,7 @@ func TestServerDiesAtEveryCrashPoint(t *testing.T) {
 // TestServerIsKilledAtRandomMoments kills the server with SIGKILL in the middle of load and measures how soon the next
 // one is ready.
 func TestServerIsKilledAtRandomMoments(t *testing.T) {
+	beside(t)
 	sessions(t, 10, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
@@ -65,7 +69,7 @@ func TestServerIsKilledAtRandomMoments(t *testing.T) {
 		client, history := newClient(t, server)
 		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "kill", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 		var slowest time.Duration
-		for kill := range testwait.Count(5, 20) {
+		for kill := range testwait.Count(3, 20) {
 			await(t, "answers", history.After(1+rng.IntN(150)))
 			pause(t, rng, 5*time.Millisecond)
 			testwait.Must(t, server.Kill(testwait.Context(t, patience)))
@@ -88,6 +92,7 @@ func TestServerIsKilledAtRandomMoments(t *testing.T) {
 
 // TestPostgresIsKilled kills PostgreSQL under a server that stays up and must bring it back.
 func TestPostgresIsKilled(t *testing.T) {
+	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
@@ -95,11 +100,12 @@ func TestPostgresIsKilled(t *testing.T) {
 		client, history := newClient(t, server)
 		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "postgres", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 		var slowest time.Duration
-		for kill := range testwait.Count(3, 10) {
+		for kill := range testwait.Count(2, 10) {
 			await(t, "answers", history.After(1+rng.IntN(200)))
 			pause(t, rng, 5*time.Millisecond)
 			testwait.Must(t, sim.KillPostgres(server.DataDir(), rng.IntN(2) == 0))
 			began := time.Now()
+			history.Recorder.Fault(tally.DatabaseKilled, began)
 			await(t, "answers after the death of PostgreSQL", history.After(20))
 			slowest = max(slowest, time.Since(began))
 			if !server.Running() {
@@ -119,13 +125,15 @@ func TestPostgresIsKilled(t *testing.T) {
 // TestSignalledServerDrains ends the server with SIGTERM under load. What it had accepted it answers: a command whose
 // connection broke must not have been executed, which the answer to its retry tells.
 func TestSignalledServerDrains(t *testing.T) {
+	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
-		server := newServer(t, "")
+		database := newDatabase(t)
+		server := newServer(t, database)
 		client, history := newClient(t, server)
 		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "drain", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-		for drain := range testwait.Count(3, 10) {
+		for drain := range testwait.Count(2, 10) {
 			await(t, "answers", history.After(50+rng.IntN(100)))
 			code, err := server.Terminate(testwait.Context(t, patience))
 			if err != nil || code != 0 {
@@ -142,6 +150,6 @@ func TestSignalledServerDrains(t *testing.T) {
 				t.Errorf("executed and not answered: %s: %v", op, answers)
 			}
 		}
-		closeBooks(t, databaseOf(t, server), client, history, 1)
+		closeBooks(t, database, client, history, 1)
 	})
 }

@@ -20,7 +20,8 @@ import (
 
 // TestLocksOfAllKinds lets callers of three kinds want the same keys: over HTTP by either of two servers, and in Go on the
 // servers' database. To each other they are but owners and waiters.
-func TestLocksOfAllKinds(t *testing.T) {
+func TestLocksOfAllKinds(t *testing.T) { //nolint:tparallel // Its parts take turns, beside other tests.
+	beside(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}

@@ -27,6 +27,7 @@ type gated struct {
 // TestWitnessesGateDraws has two campaigns require two witnesses of their seals. Both witnesses see the first one's, and it is drawn. One of
 // them is away when the second is sold out: that is not drawn when its round comes, and is cancelled with refunds a minute later.
 func TestWitnessesGateDraws(t *testing.T) {
+	beside(t)
 	random := beacontest.New(t)
 	// The seal must become a leaf, and the leaf be cosigned, well before the round, on a slow machine too.
 	s := newLogSite(t, newDatabase(t), 1, 2, 1, append(beaconFlags(t, random), "--beacon-lead", "20s")...)

@@ -65,6 +65,7 @@ func startPublicLoad(t *testing.T, s *logSite) *publicLoad {
 func (l *publicLoad) goes(ctx context.Context, step func() error) {
 	l.group.Go(func() {
 		for sim.GoesOn(ctx, l.stop) {
+			l.rest(ctx)
 			if err := step(); err != nil && ctx.Err() == nil {
 				l.mu.Lock()
 				l.failed = append(l.failed, err)
@@ -73,6 +74,13 @@ func (l *publicLoad) goes(ctx context.Context, step func() error) {
 			}
 		}
 	})
+}
+
+// rest is that of a bidder.
+func (l *publicLoad) rest(ctx context.Context) {
+	if !testwait.Torture() {
+		wait.For(ctx, 2*bidderRest)
+	}
 }
 
 // finish ends the load, and waits until all it sent is settled.
@@ -117,6 +125,7 @@ func (l *publicLoad) auction(ctx context.Context, lane int) error {
 		bidding.Go(func() {
 			account := fmt.Sprintf("bidder-%d", 4*lane+w)
 			for amount := int64(1); sim.GoesOn(ctx, l.stop); amount++ {
+				l.rest(ctx)
 				answer, err := l.client.Settle(ctx, sim.NewBid(uuid.NewString(), m.ID, account, amount))
 				if err != nil {
 					failures[w] = err
@@ -309,6 +318,7 @@ func (f *logFaults) one(t *testing.T, kind string) {
 // TestLogOutlastsKills kills, under load, the servers that keep the public log, its witnesses and its database, and stops the keeper until
 // another one has the log, again and again. In the end each fact is a leaf once, and whatever was signed meanwhile is one history.
 func TestLogOutlastsKills(t *testing.T) {
+	beside(t)
 	sessions(t, 10, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
@@ -316,8 +326,11 @@ func TestLogOutlastsKills(t *testing.T) {
 		site := newLogSite(t, pg.URL(), 2, 2, 1)
 		collected := site.watchCheckpoints(t)
 		f := &logFaults{site, pg, startPublicLoad(t, site), rng, map[string]int{}}
-		kinds := []string{"keeper", "witness", "server", "keeper", "database", "sleep", "witnesses", "keeper", "witness", "server"}
-		kills := testwait.Count(8, 100)
+		kinds := []string{"keeper", "witness", "server", "database", "sleep", "witnesses"}
+		kills := testwait.Count(len(kinds), 100)
+		if testwait.Torture() { // The rest may come more often.
+			kinds = append(kinds, "keeper", "keeper", "witness", "server")
+		}
 		f.keeper(t)
 		for kill := range kills {
 			if kill%len(kinds) == 0 {
@@ -334,8 +347,8 @@ func TestLogOutlastsKills(t *testing.T) {
 		}
 		f.load.finish(t)
 		f.keeper(t)
+		heads := collected() // Before the log is read: the books go on to be closed.
 		whole, count := f.whole(t)
-		heads := collected()
 		whole.oneHistory(t, heads)
 		bids := f.load.isIn(t, whole)
 		for _, server := range f.servers {

@@ -110,6 +110,7 @@ func (l *liar) has() int {
 // TestALyingWitnessStopsNothing has a witness claim whatever it wants without the log's own signature under it. The log goes on to be
 // signed, cosigned by the other witness and published, also by a server that begins under the lie.
 func TestALyingWitnessStopsNothing(t *testing.T) {
+	beside(t)
 	key, err := translog.GenerateCosigner("liar.example")
 	testwait.Must(t, err)
 	l := &liar{key: key}
@@ -150,6 +151,7 @@ func TestALyingWitnessStopsNothing(t *testing.T) {
 // TestAnotherKeyNeverSigns gives a second server another admin key, from which another key of the log follows. It signs nothing, says why,
 // and yet appends leaves once the first server is dead; the first one signs them when it is back.
 func TestAnotherKeyNeverSigns(t *testing.T) {
+	beside(t)
 	const otherKey = "another-admin-key-0123456789abcdefghijkl"
 	s := newLogSite(t, newDatabase(t), 1, 0, 0)
 	first := s.servers[0]

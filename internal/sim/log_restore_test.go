@@ -76,6 +76,7 @@ func (s *logSite) kill(t *testing.T) {
 // TestAnOlderCopyIsNotSigned restores a copy of the database, after which more was signed. What the server has noted in log.signed is
 // enough for it to refuse, and so is what the witnesses have seen: then nothing at all is signed. The database that is not behind goes on.
 func TestAnOlderCopyIsNotSigned(t *testing.T) {
+	beside(t)
 	pg := pgtest.Server(t)
 	s := newLogSite(t, pg.URL(), 1, 2, 0)
 	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), clientOf(t, s.servers[0]), []string{"house"}, 1))

@@ -56,6 +56,7 @@ func awaitEnd(t *testing.T, client *sim.Client, id string) (o drawn) {
 // TestMultidrawSurvivesKills kills the server that draws, at its crash points and at random checkpoints, and resumes the
 // operation each time: in the end it has the draws of an unbroken run with its seed.
 func TestMultidrawSurvivesKills(t *testing.T) {
+	beside(t)
 	rng, _ := testwait.Rand(t)
 	database := newDatabase(t)
 	server := newServer(t, database)
@@ -67,7 +68,8 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 		point := []string{"multidraw.before_checkpoint", "multidraw.after_checkpoint"}[i%2]
 		return fmt.Sprintf("%s:%d", point, 1+rng.IntN(checkpoints/testwait.Count(8, 60)))
 	}
-	willDie(t, server, crash(0))
+	at := crash(0)
+	willDie(t, server, at)
 	answer := sendOnce(t, client, "/v1/multidraws", fmt.Sprintf(`{"lock_key":"kills","count":%d,"range":{"min":-1000000,"max":1000000},"async":true}`, total))
 	var o drawn
 	if err := answer.JSON(&o); err != nil || answer.Status != http.StatusAccepted {
@@ -78,10 +80,10 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 		}
 		o.ID = found
 	}
-	kills := testwait.Count(4, 50)
+	kills := testwait.Count(3, 50)
 	var slowest time.Duration
 	for i := 1; ; i++ {
-		dies(t, server, "a checkpoint")
+		dies(t, server, at)
 		died := time.Now()
 		lost := awaitEnd(t, watcher, o.ID)
 		slowest = max(slowest, time.Since(died))
@@ -94,7 +96,8 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 		if i == kills {
 			break
 		}
-		willDie(t, server, crash(i))
+		at = crash(i)
+		willDie(t, server, at)
 		// The answer may be lost with the server, whose death settles what it was.
 		_ = sendOnce(t, client, "/v1/multidraws/"+o.ID+"/resume", "{}")
 	}
@@ -150,6 +153,7 @@ func checkAllDrawn(t *testing.T, client *sim.Client, o drawn) {
 // TestMultidrawStopsWithItsServer ends a server cleanly while it draws: the operation is interrupted at once, and not after
 // the lease.
 func TestMultidrawStopsWithItsServer(t *testing.T) {
+	beside(t)
 	database := newDatabase(t)
 	server, other := newServer(t, database), newServer(t, database)
 	client, _ := newClient(t, server)

@@ -54,7 +54,7 @@ func newPingers(t *testing.T, client *sim.Client, history *sim.History, servers 
 	t.Helper()
 	var accounts []string
 	for i, server := range servers {
-		p := pinger{sim.NewClient(history, server), fmt.Sprintf("pinger-%d", i)}
+		p := pinger{sim.NewClient(history, sim.AdminKey, server), fmt.Sprintf("pinger-%d", i)}
 		t.Cleanup(p.client.Close)
 		pingers, accounts = append(pingers, p), append(accounts, p.account)
 	}
@@ -97,6 +97,8 @@ func (p pinger) ping(t *testing.T, name string, over <-chan struct{}) time.Durat
 // outage is a fault that two servers under load meet.
 type outage struct {
 	name string
+	// row is that of the table in which it counts, if there is one.
+	row string
 	// begin starts it and returns what ends it.
 	begin func(t *testing.T, s *outageStage) (end func())
 	// lasts is how long it lasts at least.
@@ -223,6 +225,9 @@ func (s *outageStage) meet(t *testing.T, o outage) {
 		said = append(said, watch(t, server, over))
 	}
 	began := time.Now()
+	if o.row != "" {
+		s.history.Recorder.Fault(o.row, began)
+	}
 	end := o.begin(t, s)
 	var notes []string
 	if o.reason != "" {

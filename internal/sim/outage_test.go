@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/torture"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -27,18 +27,18 @@ func outages() []outage {
 	return []outage{
 		{name: "PostgreSQL restarted, fast", begin: endPostgres(syscall.SIGINT), moves: `fairlead_transaction_retries_total`},
 		{name: "PostgreSQL restarted, immediate", begin: endPostgres(syscall.SIGQUIT), moves: `fairlead_transaction_retries_total`},
-		{name: "PostgreSQL's main process killed", begin: endPostgres(syscall.SIGKILL), moves: `fairlead_transaction_retries_total`},
-		{name: "PostgreSQL killed with all its processes", begin: killPostgres, moves: `fairlead_transaction_retries_total`},
+		{name: "PostgreSQL's main process killed", row: tally.DatabaseKilled, begin: endPostgres(syscall.SIGKILL), moves: `fairlead_transaction_retries_total`},
+		{name: "PostgreSQL killed with all its processes", row: tally.DatabaseKilled, begin: killPostgres, moves: `fairlead_transaction_retries_total`},
 		{name: "PostgreSQL stopped", begin: freezePostgres, lasts: 6 * time.Second, reason: "database_unreachable", doctor: "does not answer"},
 		{name: "server killed", begin: killServer},
 		{name: "server drained", begin: drainServer},
-		{name: "server stopped", begin: freezeServer, lasts: 7 * time.Second},
-		{name: "disk full", begin: fillDisk, lasts: 8 * time.Second, reason: "disk_full", doctor: "disk is full", moves: `fairlead_transaction_retries_total{reason="53100"`},
-		{name: "disk full, also for the write-ahead log", begin: fillLog, lasts: 8 * time.Second, reason: "database_unreachable", doctor: "can't be reached"},
-		{name: "connections exhausted", begin: takeConnections, lasts: 7 * time.Second, reason: "pool_exhausted", doctor: "no free connection", moves: `fairlead_transaction_retries_total{reason="53300"`},
-		{name: "backends terminated", begin: terminateBackends, lasts: 6 * time.Second, moves: `fairlead_transaction_retries_total{reason="57P01"`},
-		{name: "table accounts locked", begin: lockTable("accounts"), lasts: 10 * time.Second, ready: true, doctor: "has locked what", moves: `fairlead_transaction_retries_total{reason="55P03"`},
-		{name: "table idempotency_keys locked", begin: lockTable("idempotency_keys"), lasts: 10 * time.Second, ready: true, doctor: "has locked what", moves: `fairlead_transaction_retries_total{reason="55P03"`},
+		{name: "server stopped", row: tally.ServerPaused, begin: freezeServer, lasts: 7 * time.Second},
+		{name: "disk full", row: tally.DiskFull, begin: fillDisk, lasts: 8 * time.Second, reason: "disk_full", doctor: "disk is full", moves: `fairlead_transaction_retries_total{reason="53100"`},
+		{name: "disk full, also for the write-ahead log", row: tally.DiskFull, begin: fillLog, lasts: 8 * time.Second, reason: "database_unreachable", doctor: "can't be reached"},
+		{name: "connections exhausted", row: tally.ConnectionsExhausted, begin: takeConnections, lasts: 7 * time.Second, reason: "pool_exhausted", doctor: "no free connection", moves: `fairlead_transaction_retries_total{reason="53300"`},
+		{name: "backends terminated", row: tally.BackendsTerminated, begin: terminateBackends, lasts: 6 * time.Second, moves: `fairlead_transaction_retries_total{reason="57P01"`},
+		{name: "table accounts locked", row: tally.TableLocked, begin: lockTable("accounts"), lasts: 10 * time.Second, ready: true, doctor: "has locked what", moves: `fairlead_transaction_retries_total{reason="55P03"`},
+		{name: "table idempotency_keys locked", row: tally.TableLocked, begin: lockTable("idempotency_keys"), lasts: 10 * time.Second, ready: true, doctor: "has locked what", moves: `fairlead_transaction_retries_total{reason="55P03"`},
 		{name: "read-only", begin: set("default_transaction_read_only", "on"), lasts: 6 * time.Second, reason: "read_only", doctor: "is read-only", moves: `fairlead_transaction_retries_total{reason="25006"`},
 		{name: "synchronous standby absent", begin: set("synchronous_standby_names", "ghost"), lasts: 6 * time.Second, reason: "commit_timeout", doctor: "no such standby is connected"},
 		{name: "schema too old", begin: oldSchema, lasts: 3 * time.Second, reason: "schema", doctor: "migrate up"},
@@ -199,43 +199,17 @@ func fillLog(t *testing.T, s *outageStage) func() {
 // takeConnections takes all connections that there can be, those of the servers first.
 func takeConnections(t *testing.T, s *outageStage) func() {
 	t.Helper()
-	config, err := pgx.ParseConfig(s.url)
+	release, err := torture.TakeConnections(testwait.Context(t, patience), s.url)
 	testwait.Must(t, err)
-	config.RuntimeParams["application_name"] = "taker"
-	var taken []*pgx.Conn
-	take := func() bool {
-		conn, err := pgx.ConnectConfig(testwait.Context(t, patience), config.Copy())
-		if err == nil {
-			taken = append(taken, conn)
-		}
-		return err == nil
-	}
-	testwait.Eventually(t, patience, "all connections are taken", func() bool {
-		for take() {
-		}
-		if len(taken) == 0 {
-			return false
-		}
-		var ended int
-		testwait.Must(t, taken[0].QueryRow(t.Context(), `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-			WHERE application_name <> 'taker' AND backend_type = 'client backend'`).Scan(&ended))
-		return ended == 0
-	})
-	return func() {
-		for _, conn := range taken {
-			_ = conn.Close(t.Context())
-		}
-	}
+	return release
 }
 
 // terminateBackends ends all other sessions every 100 ms.
 func terminateBackends(t *testing.T, s *outageStage) func() {
 	t.Helper()
-	conn := connect(t, s.url)
-	stop := keepDoing(100*time.Millisecond, func() {
-		_, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'`)
-		testwait.Check(t, err)
-	})
+	conn, err := torture.Connect(testwait.Context(t, patience), s.url)
+	testwait.Must(t, err)
+	stop := keepDoing(100*time.Millisecond, func() { testwait.Check(t, testwait.Err(torture.EndSessions(t.Context(), conn))) })
 	return func() {
 		stop()
 		testwait.Check(t, conn.Close(t.Context()))
@@ -245,11 +219,9 @@ func terminateBackends(t *testing.T, s *outageStage) func() {
 func lockTable(table string) func(*testing.T, *outageStage) func() {
 	return func(t *testing.T, s *outageStage) func() {
 		t.Helper()
-		conn := connect(t, s.url)
-		for _, sql := range []string{`SET application_name = 'psql'`, `BEGIN`, `LOCK TABLE ` + table + ` IN ACCESS EXCLUSIVE MODE`} {
-			testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
-		}
-		return func() { testwait.Check(t, conn.Close(t.Context())) }
+		release, err := torture.Hold(testwait.Context(t, patience), s.url, `LOCK TABLE `+table+` IN ACCESS EXCLUSIVE MODE`)
+		testwait.Must(t, err)
+		return release
 	}
 }
 
@@ -299,7 +271,7 @@ func TestClockSteps(t *testing.T) {
 		{"clock back by 5 s", "+0"},
 		{"clock back by 1 h, below the start", "-3600"},
 	} {
-		o := outage{name: step.name, lasts: 8 * time.Second, ready: true, begin: func(t *testing.T, s *outageStage) func() {
+		o := outage{name: step.name, row: tally.ClockStepped, lasts: 8 * time.Second, ready: true, begin: func(t *testing.T, s *outageStage) func() {
 			t.Helper()
 			jump(step.offset)
 			s.checkClock(t, step.offset)

@@ -15,6 +15,7 @@ import (
 // TestServersBehindAPooler loads two servers whose connections go through a PgBouncer in session mode, and again and again ends all
 // of PostgreSQL's sessions, or kills a server. What becomes of a COMMIT is then told by the pooler, in words of its own.
 func TestServersBehindAPooler(t *testing.T) {
+	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)

@@ -18,6 +18,7 @@ const leaderTTL = 3 * time.Second
 
 // TestLeaderDies kills the leader a moment before a round's end: another server leads, and closes the round.
 func TestLeaderDies(t *testing.T) {
+	beside(t)
 	h := openHouse(t, 2, []string{"ann", "gallery"}, 1000)
 	run := 0
 	testpromise.CheckEach(t, []string{"leader-after-death", "round-closes-after-death"}, func(seen func(string, time.Duration)) {
@@ -38,6 +39,7 @@ func TestLeaderDies(t *testing.T) {
 
 // TestLeaderResigns ends the leader in good order.
 func TestLeaderResigns(t *testing.T) {
+	beside(t)
 	h := openHouse(t, 2, []string{"ann"}, 1)
 	testpromise.Check(t, "leader-after-resignation", func() time.Duration {
 		leader, others := h.leader(t)
@@ -54,6 +56,7 @@ func TestLeaderResigns(t *testing.T) {
 
 // TestServerStartsAfterSIGKILL kills the server, which leaves its private PostgreSQL at work, and every other time that, too.
 func TestServerStartsAfterSIGKILL(t *testing.T) {
+	beside(t)
 	server := newServer(t, "")
 	run := 0
 	testpromise.Check(t, "restart", func() time.Duration {
@@ -68,6 +71,7 @@ func TestServerStartsAfterSIGKILL(t *testing.T) {
 
 // TestDeadPublisherIsNoticed kills the server that publishes: the other one attempts the publication again.
 func TestDeadPublisherIsNoticed(t *testing.T) {
+	beside(t)
 	const staleAfter = 2 * time.Second
 	database := newDatabase(t)
 	args := []string{"--allow-private-targets", "--claim-stale-after", staleAfter.String(), "--claim-sweep-every", "1s", "--retry-backoff", "50ms"}

@@ -41,10 +41,11 @@ func clockOf(t *testing.T, database string) (step func(by time.Duration)) {
 
 // TestClockThatIsWrong runs a server whose clock is an hour ahead of the database's, and one whose clock is an hour behind: what
 // counts is the database's. Its clock is what is moved here.
-func TestClockThatIsWrong(t *testing.T) {
+func TestClockThatIsWrong(t *testing.T) { //nolint:tparallel // Its parts take turns, beside other tests.
+	beside(t)
 	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(skew.String(), func(t *testing.T) {
-			database := newDatabase(t)
+			database := emptyDatabase(t)
 			clockOf(t, database)(skew)
 			type arrival struct{ at, stamped time.Time }
 			var (

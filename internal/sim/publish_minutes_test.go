@@ -34,6 +34,7 @@ type longAttempt struct {
 // is killed in the middle, and then another one is shut down: each time, another server takes over. The third attempt is left alone for
 // six minutes in a long run, and is the one that publishes.
 func TestPublishOfMinutes(t *testing.T) {
+	beside(t)
 	const staleAfter = 10 * time.Second
 	database := newDatabase(t)
 	args := []string{

@@ -18,6 +18,7 @@ import (
 // TestUploadGoesOnPastHeartbeats uploads a file that comes piece by piece, the next one when a heartbeat has told of the last, for longer
 // than a claim lives without a heartbeat. Another server could take over, and does not.
 func TestUploadGoesOnPastHeartbeats(t *testing.T) {
+	beside(t)
 	const (
 		staleAfter = 10 * time.Second
 		piece      = 10_000

@@ -118,12 +118,14 @@ func checkDrawn(t *testing.T, client *sim.Client, campaign string, winners int) 
 // TestFiveHundredBuyersRaceForTwoHundredAndTenPositions is the main job: exactly 210 sold, 290 told so, one draw that
 // anyone can verify, books that balance; again and again on one server.
 func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
-	server := newServer(t, "")
+	beside(t)
+	database := newDatabase(t)
+	server := newServer(t, database)
 	client, history := newClient(t, server)
 	accounts := names("buyer", buyers)
 	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
 	var times []time.Duration
-	for run := range testwait.Count(3, 100) {
+	for run := range testwait.Count(2, 100) {
 		name := fmt.Sprintf("race-%d", run)
 		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
 		testwait.Must(t, err)
@@ -139,16 +141,18 @@ func TestFiveHundredBuyersRaceForTwoHundredAndTenPositions(t *testing.T) {
 	}
 	slices.Sort(times)
 	t.Logf("%d races of %d on %d: median %v, longest %v", len(times), buyers, positions, times[len(times)/2], times[len(times)-1])
-	closeBooks(t, databaseOf(t, server), client, history, 10)
+	closeBooks(t, database, client, history, 10)
 }
 
 // TestTwoBuyersOnTheLastTwoPositions checks the narrowest race: both succeed, one draw, and it is there as soon as the
 // answer that sold the last position is.
 func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
-	server := newServer(t, "")
+	beside(t)
+	database := newDatabase(t)
+	server := newServer(t, database)
 	client, history := newClient(t, server)
 	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, []string{"ann", "bob", "house"}, 1_000_000))
-	for run := range testwait.Count(20, 200) {
+	for run := range testwait.Count(10, 200) {
 		name := fmt.Sprintf("last-%d", run)
 		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, small(name, "house", 2, 10))
 		testwait.Must(t, err)
@@ -187,17 +191,18 @@ func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 			break
 		}
 	}
-	closeBooks(t, databaseOf(t, server), client, history, 5)
+	closeBooks(t, database, client, history, 5)
 }
 
 // TestBuyersRaceOnTwoServers spreads the race over two servers on one database.
 func TestBuyersRaceOnTwoServers(t *testing.T) {
+	beside(t)
 	database := newDatabase(t)
 	first := newServer(t, database)
 	client, history := newClient(t, first, newServer(t, database))
 	accounts := names("buyer", buyers)
 	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, append(accounts, "house"), 1_000_000))
-	for run := range testwait.Count(2, 50) {
+	for run := range testwait.Count(1, 50) {
 		name := fmt.Sprintf("race-%d", run)
 		campaign, err := sim.Launch(testwait.Context(t, patience), client, name, triangle(name, "house"))
 		testwait.Must(t, err)

@@ -176,6 +176,7 @@ func (r *reader) memory() int64 {
 // TestReadsLeaveCommandsAlone asks for proofs of a great campaign from all sides while money moves and a round ends. Memory
 // and delays are held to their limits under FAIRLEAD_TORTURE.
 func TestReadsLeaveCommandsAlone(t *testing.T) {
+	beside(t)
 	positions, public := testwait.Count(3000, 1_000_000), testwait.Count(500, 60_000)
 	measure := time.Duration(testwait.Count(1, 15)) * time.Second
 	strict := testwait.Count(0, 1) == 1

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -46,6 +47,8 @@ type Server struct {
 	exited  chan struct{} // closed when the process has been waited for
 	probe   *http.Client
 }
+
+var _ Target = (*Server)(nil)
 
 // NewServer prepares a server without starting it.
 func NewServer(opts ServerOptions) *Server {
@@ -164,6 +167,9 @@ func (s *Server) Running() bool {
 		return true
 	}
 }
+
+// PID is the number of the last started process.
+func (s *Server) PID() string { return strconv.Itoa(s.process.Process.Pid) }
 
 // Replace makes the next process run another binary.
 func (s *Server) Replace(binary string) { s.opts.Binary = binary }

@@ -14,24 +14,27 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// TestOneOfTwoServersIsKilled spreads load over two servers on one database and kills one of them, again and again.
-func TestOneOfTwoServersIsKilled(t *testing.T) {
+// TestOneOfThreeServersIsKilled spreads load over three servers on one database and kills one of them, again and again.
+func TestOneOfThreeServersIsKilled(t *testing.T) {
+	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
 		database := newDatabase(t)
-		servers := []*sim.Server{newServer(t, database), newServer(t, database)}
+		servers := []*sim.Server{newServer(t, database), newServer(t, database), newServer(t, database)}
 		client, history := newClient(t, servers...)
-		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "two", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
-		for kill := range testwait.Count(3, 10) {
-			await(t, "answers", history.After(50+rng.IntN(150)))
-			victim := servers[rng.IntN(2)]
+		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "three", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		for kill := range testwait.Count(2, 10) {
+			await(t, "answers", history.After(testwait.Count(50, 1500)+rng.IntN(150)))
+			victim := servers[rng.IntN(len(servers))]
 			testwait.Must(t, victim.Kill(testwait.Context(t, patience)))
-			await(t, "answers of the other server", history.After(30))
+			history.Recorder.Fault(tally.ServerKilled, time.Now())
+			await(t, "answers of the other servers", history.After(30))
 			start(t, victim)
 			auditNow(t, database)
 			if t.Failed() {
@@ -48,6 +51,7 @@ const locksTakenBack = 25 * time.Second
 
 // TestStoppedServerWakes freezes one of two servers in the middle of its work and wakes it when the other has gone on.
 func TestStoppedServerWakes(t *testing.T) {
+	beside(t)
 	sessions(t, 4, func(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
@@ -59,6 +63,7 @@ func TestStoppedServerWakes(t *testing.T) {
 		for stop := range testwait.Count(2, 3) {
 			await(t, "answers", history.After(50+rng.IntN(150)))
 			testwait.Must(t, sleeper.Signal(syscall.SIGSTOP))
+			history.Recorder.Fault(tally.ServerPaused, time.Now())
 			// It may be stopped with rows locked, which PostgreSQL takes back after a while.
 			asleep := time.Duration(testwait.Count(2, 5+rng.IntN(36))) * time.Second
 			progress := history.After(100)
@@ -85,6 +90,7 @@ func TestStoppedServerWakes(t *testing.T) {
 // TestLostAnswersToCommit puts a proxy between the server and PostgreSQL that loses the answers to COMMIT, and some
 // commits, under mixed load, then sells a campaign through it.
 func TestLostAnswersToCommit(t *testing.T) {
+	beside(t)
 	sessions(t, 5, func(t *testing.T) {
 		t.Helper()
 		_, seed := testwait.Rand(t)
@@ -93,6 +99,8 @@ func TestLostAnswersToCommit(t *testing.T) {
 		server := newServer(t, through)
 		client, history := newClient(t, server)
 		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "lost", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
+		history.Recorder.Also(tally.CommitAnswerLost, 0, 0) // How many is known at the end.
+		history.Recorder.Also(tally.CommitLost, 0, 0)
 		proxy.Arm(true)
 		awaitLost(t, proxy, testwait.Count(15, 60))
 		proxy.Arm(false)
@@ -115,7 +123,9 @@ func TestLostAnswersToCommit(t *testing.T) {
 				break
 			}
 		}
-		lost := proxy.Stats().Lost() - before
+		lost, all := proxy.Stats().Lost()-before, proxy.Stats()
+		history.Recorder.Also(tally.CommitAnswerLost, all.AnswerLost+all.OutcomeOpen, 0)
+		history.Recorder.Also(tally.CommitLost, all.CommitLost, 0)
 		t.Logf("%+v, %d of them while %d campaigns were sold", proxy.Stats(), lost, sales)
 		if lost == 0 {
 			t.Error("no commit was lost while campaigns were sold")
@@ -155,7 +165,9 @@ func awaitLost(t *testing.T, proxy *wire.Proxy, n int) {
 // TestOpposedTransfers moves money back and forth between few accounts from many workers on two servers. The total is
 // the same in every snapshot, and no client hears of a deadlock, because there is none.
 func TestOpposedTransfers(t *testing.T) {
+	beside(t)
 	const workers, each = 32, 10_000
+	fewSnapshots, fewIntegrities := int64(testwait.Count(2, 10)), int64(testwait.Count(1, 3))
 	_, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database), newServer(t, database)}
@@ -165,14 +177,19 @@ func TestOpposedTransfers(t *testing.T) {
 	})
 	testwait.Must(t, sim.OpenAccounts(testwait.Context(t, patience), client, l.Accounts(), each))
 	stop := make(chan struct{})
-	timer := time.AfterFunc(time.Duration(testwait.Count(5, 30))*time.Second, func() { close(stop) })
-	defer timer.Stop()
-
-	var snapshots, integrities int
+	end := sync.OnceFunc(func() { close(stop) })
+	var snapshots, integrities atomic.Int64
 	var group sync.WaitGroup
+	defer group.Wait()
+	defer end()
 	group.Go(func() { testwait.Check(t, l.Run(t.Context(), client, stop)) })
-	group.Go(func() { snapshots = watchTotal(t, database, stop, each*int64(len(l.Accounts()))) })
-	group.Go(func() { integrities = watchIntegrity(t, client, stop) })
+	group.Go(func() { watchTotal(t, database, stop, each*int64(len(l.Accounts())), &snapshots) })
+	group.Go(func() { watchIntegrity(t, client, stop, &integrities) })
+	await(t, "answers", history.After(testwait.Count(2_000, 20_000)))
+	testwait.Eventually(t, patience, "looks at the total", func() bool {
+		return t.Failed() || snapshots.Load() >= fewSnapshots && integrities.Load() >= fewIntegrities
+	})
+	end()
 	group.Wait()
 
 	var failed []error
@@ -189,15 +206,12 @@ func TestOpposedTransfers(t *testing.T) {
 	if err := connect(t, database).QueryRow(t.Context(), question).Scan(&deadlocks); err != nil || deadlocks != 0 {
 		t.Errorf("%d deadlocks: %v", deadlocks, err)
 	}
-	if snapshots < testwait.Count(2, 10) || integrities < testwait.Count(1, 3) {
-		t.Errorf("too few looks at the total: %d snapshots, %d integrity checks", snapshots, integrities)
-	}
-	t.Logf("%d snapshots, %d integrity checks", snapshots, integrities)
+	t.Logf("%d snapshots, %d integrity checks", snapshots.Load(), integrities.Load())
 	closeBooks(t, database, client, history, 20)
 }
 
 // watchTotal compares the sum of all balances with what it must be, in one snapshot after another.
-func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64) (snapshots int) {
+func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64, snapshots *atomic.Int64) {
 	t.Helper()
 	conn := connect(t, database)
 	for sim.GoesOn(t.Context(), stop) {
@@ -206,19 +220,18 @@ func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64)
 		const question = `SELECT (SELECT sum(available + held) FROM accounts), (SELECT coalesce(sum(amount), 0) FROM entries)`
 		if err := conn.QueryRow(t.Context(), question).Scan(&total, &entries); err != nil {
 			t.Error(err)
-			return snapshots
+			return
 		}
 		if total != want || entries != 0 {
-			t.Errorf("snapshot %d: total %d, want %d; entries sum to %d", snapshots, total, want, entries)
-			return snapshots
+			t.Errorf("snapshot %d: total %d, want %d; entries sum to %d", snapshots.Load(), total, want, entries)
+			return
 		}
-		snapshots++
+		snapshots.Add(1)
 	}
-	return snapshots
 }
 
 // watchIntegrity asks the servers the same, in turn.
-func watchIntegrity(t *testing.T, client *sim.Client, stop <-chan struct{}) (checks int) {
+func watchIntegrity(t *testing.T, client *sim.Client, stop <-chan struct{}, checks *atomic.Int64) {
 	t.Helper()
 	for sim.GoesOn(t.Context(), stop) {
 		answer := client.Get(t.Context(), "/v1/integrity")
@@ -227,10 +240,9 @@ func watchIntegrity(t *testing.T, client *sim.Client, stop <-chan struct{}) (che
 			Difference int64 `json:"difference"`
 		}
 		if err := answer.JSON(&report); err != nil || answer.Status != http.StatusOK || !report.Valid || report.Difference != 0 {
-			t.Errorf("integrity check %d: %v: %v", checks, answer, err)
-			return checks
+			t.Errorf("integrity check %d: %v: %v", checks.Load(), answer, err)
+			return
 		}
-		checks++
+		checks.Add(1)
 	}
-	return checks
 }

@@ -16,6 +16,7 @@ import (
 // TestDelivererDiesBeforeItRecords lets the server kill itself when a receiver has taken an event and its place is not moved. The next
 // one sends that event again, as it was, and then those after it, each once.
 func TestDelivererDiesBeforeItRecords(t *testing.T) {
+	beside(t)
 	database := newDatabase(t)
 	server := newServer(t, database, patientArgs()...)
 	in := newPorch(t)

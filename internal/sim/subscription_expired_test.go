@@ -16,7 +16,8 @@ import (
 // TestExpiredTopicIsStopped has events of one auction become older than they are kept before a subscription has read them. That topic
 // is stopped, as the API and the metrics say, while another goes on, until it is replayed after a number that is kept.
 func TestExpiredTopicIsStopped(t *testing.T) {
-	database := newDatabase(t)
+	beside(t)
+	database := emptyDatabase(t)
 	step := clockOf(t, database)
 	server := newServer(t, database, append(patientArgs(), "--event-retention", "1m")...)
 	in := newPorch(t)

@@ -61,6 +61,7 @@ func (m *mailbox) subscribe(t *testing.T, c *sim.Client, name, rest string) (id 
 // the receiver fails, stalls, cuts connections and is restarted. Each event arrives, for the first time in order within its topic, and
 // repeats have the id and the body of the first.
 func TestEventsOutlastKills(t *testing.T) {
+	beside(t)
 	rng, seed := testwait.Rand(t)
 	const bidders = 20
 	auctions, bids := testwait.Count(6, 100), testwait.Count(60, 1000) // of each auction

@@ -16,6 +16,7 @@ import (
 // TestStoppedDelivererWakes stops the server that delivers while an event is at the receiver. The other one takes over: it sends that
 // event again, and those after it. The first one gets its answer when it wakes, moves no place, and sends nothing.
 func TestStoppedDelivererWakes(t *testing.T) {
+	beside(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database, patientArgs()...), newServer(t, database, patientArgs()...)}
 	in := newPorch(t)
@@ -69,6 +70,7 @@ func TestStoppedDelivererWakes(t *testing.T) {
 // TestStoppedDelivererWakesBesideAnother stops the server that delivers while an event is at the receiver, and wakes it while the other one
 // is at the same event. That it was taken may be recorded by either, and what comes is in order.
 func TestStoppedDelivererWakesBesideAnother(t *testing.T) {
+	beside(t)
 	database := newDatabase(t)
 	servers := []*sim.Server{newServer(t, database, patientArgs()...), newServer(t, database, patientArgs()...)}
 	in := newPorch(t)

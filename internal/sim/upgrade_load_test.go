@@ -59,7 +59,7 @@ func startFlows(t *testing.T, r *rollout, h *twoLedgers, seed uint64) *flows {
 	for _, server := range h.coordinators {
 		targets = append(targets, onlyNewer{server, r})
 	}
-	f.newer = sim.NewClient(h.history, targets...)
+	f.newer = sim.NewClient(h.history, sim.AdminKey, targets...)
 	t.Cleanup(f.newer.Close)
 	locks := h.client.API(client.Retry{Attempts: 1000, Limit: patience}).LockBackend()
 	t.Cleanup(locks.Close)

@@ -34,7 +34,7 @@ func TestRollingUpgrade(t *testing.T) {
 func upgradeMoney(t *testing.T, old string) {
 	t.Helper()
 	_, seed := testwait.Rand(t)
-	database := newDatabase(t)
+	database := emptyDatabase(t)
 	r := &rollout{old: old, newer: binary(t)}
 	r.servers = []*sim.Server{newServerOf(t, old, database), newServerOf(t, old, database)}
 	client, history := newClient(t, r.servers...)
@@ -53,7 +53,7 @@ func upgradeMoney(t *testing.T, old string) {
 func upgradeRest(t *testing.T, old string) {
 	t.Helper()
 	_, seed := testwait.Rand(t)
-	h := &twoLedgers{own: newDatabase(t), other: newDatabase(t)}
+	h := &twoLedgers{own: emptyDatabase(t), other: emptyDatabase(t)}
 	second := newServerOf(t, old, h.other)
 	args := append(publishingArgs(), "--ledger", "eu="+h.other)
 	for range 2 {

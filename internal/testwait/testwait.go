@@ -13,16 +13,26 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// poll is the pause between two looks.
-const poll = 5 * time.Millisecond
+// poll is the first pause between two looks, and mostPoll the longest: each look may take a connection to a database, or a page of
+// metrics, and what takes longer is as well seen a moment later.
+const (
+	poll     = 5 * time.Millisecond
+	mostPoll = 25 * time.Millisecond
+)
 
 // Eventually polls until ok holds, and fails the test when it does not within the limit.
 func Eventually(tb conformance.TB, limit time.Duration, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(limit); !ok(); wait.For(context.Background(), poll) {
+	most := mostPoll
+	if Torture() || os.Getenv("FAIRLEAD_PROMISES") != "" { // They measure.
+		most = poll
+	}
+	pause := poll
+	for deadline := time.Now().Add(limit); !ok(); pause = min(pause+time.Millisecond, most) {
 		if time.Now().After(deadline) {
 			tb.Fatalf("%s: not within %v", what, limit)
 		}
+		wait.For(context.Background(), pause)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/guarded"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
@@ -27,11 +28,17 @@ const patience = 20 * time.Second
 // start starts a server on a directory; its election timeout allows leases of one second.
 func start(t *testing.T, directory string, port, peer int) (stop func()) {
 	t.Helper()
+	return startMember(t, "default", directory, port, peer, fmt.Sprintf("default=http://127.0.0.1:%d", peer))
+}
+
+// startMember starts one of the servers of a cluster.
+func startMember(t *testing.T, name, directory string, port, peer int, cluster string) (stop func()) {
+	t.Helper()
 	binary := pgtest.Program(t, "etcd")
 	client, other := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peer)
-	cmd := exec.CommandContext(context.Background(), binary, "--data-dir", directory, "--listen-client-urls", client,
+	cmd := exec.CommandContext(context.Background(), binary, "--name", name, "--data-dir", directory, "--listen-client-urls", client,
 		"--advertise-client-urls", client, "--listen-peer-urls", other, "--initial-advertise-peer-urls", other,
-		"--initial-cluster", "default="+other, "--heartbeat-interval", "50", "--election-timeout", "500", "--log-level", "error")
+		"--initial-cluster", cluster, "--heartbeat-interval", "50", "--election-timeout", "500", "--log-level", "error")
 	// The disk, which others may keep busy for seconds, is not waited for: what is killed here is etcd, and not the machine. An
 	// etcd before this option takes no notice of the variable.
 	cmd.Env = append(os.Environ(), "ETCD_UNSAFE_NO_FSYNC=true")
@@ -44,10 +51,14 @@ func start(t *testing.T, directory string, port, peer int) (stop func()) {
 	return stop
 }
 
-func connect(tb testing.TB, port int) *clientv3.Client {
+func connect(tb testing.TB, ports ...int) *clientv3.Client {
 	tb.Helper()
+	var endpoints []string
+	for _, port := range ports {
+		endpoints = append(endpoints, fmt.Sprintf("127.0.0.1:%d", port))
+	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{fmt.Sprintf("127.0.0.1:%d", port)}, DialTimeout: patience, Logger: zap.NewNop(),
+		Endpoints: endpoints, DialTimeout: patience, Logger: zap.NewNop(),
 	})
 	testwait.Must(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })
@@ -113,8 +124,15 @@ func request(ttl, wait time.Duration, keys ...string) lock.Request {
 }
 
 // A restart forgets nothing: what is held is held, who waits waits, and tokens go on growing.
-func TestRestart(t *testing.T) {
+func TestRestart(t *testing.T) { //nolint:tparallel // One after the other: they are many.
 	t.Parallel()
+	for i := range testwait.Count(1, 50) {
+		t.Run(fmt.Sprint(i), restart)
+	}
+}
+
+func restart(t *testing.T) {
+	counted := testwait.Recorder(t)
 	directory, port, peer := t.TempDir(), pgtest.Port(t), pgtest.Port(t)
 	stop := start(t, directory, port, peer)
 	b, _ := open(t, connect(t, port), Options{})
@@ -138,6 +156,8 @@ func TestRestart(t *testing.T) {
 			t.Fatalf("the other does not wait: %+v, %v", s, err)
 		}
 	}
+	began := time.Now()
+	counted.Fault(tally.EtcdKilled, began)
 	stop()
 	start(t, directory, port, peer)
 	// A request may still meet a connection that breaks.
@@ -156,6 +176,7 @@ func TestRestart(t *testing.T) {
 	testwait.Check(t, h.Release(t.Context()))
 	select {
 	case g := <-granted:
+		counted.Answered(began, time.Now(), true)
 		if g.Tokens["k"] <= h.Token("k") {
 			t.Errorf("token %d after %d", g.Tokens["k"], h.Token("k"))
 		}

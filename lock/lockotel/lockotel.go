@@ -24,11 +24,11 @@ import (
 
 // Metrics observes locks: those of one process, and through samples all that a backend has. It is safe for concurrent use.
 type Metrics struct {
-	requests, contended, lost, victims, expired, handedOver metric.Int64Counter
-	wait, hold                                              metric.Float64Histogram
-	held, waiting                                           metric.Int64Gauge
-	oldest, longest                                         metric.Float64Gauge
-	classes                                                 *lockmetrics.Table[class]
+	requests, contended, lost, victims, expired, handedOver, fallbacks metric.Int64Counter
+	wait, hold                                                         metric.Float64Histogram
+	held, waiting                                                      metric.Int64Gauge
+	oldest, longest                                                    metric.Float64Gauge
+	classes                                                            *lockmetrics.Table[class]
 }
 
 // class is the attributes of one class, made once.
@@ -38,8 +38,9 @@ type class struct {
 }
 
 var (
-	_ lock.Observer      = (*Metrics)(nil)
-	_ lock.StoreObserver = (*Metrics)(nil)
+	_ lock.Observer         = (*Metrics)(nil)
+	_ lock.StoreObserver    = (*Metrics)(nil)
+	_ lock.FallbackObserver = (*Metrics)(nil)
 )
 
 // New makes the instruments. For the classes the counters are there from the start, with 0, so that alerts see their first increase.
@@ -73,6 +74,7 @@ func New(meter metric.Meter, classes ...string) (*Metrics, error) {
 		victims:    counter("deadlock.victims", "{request}", "Requests refused to break a deadlock."),
 		expired:    counter("expired", "{lease}", "Leases found expired by this process: their holders died, or forgot them."),
 		handedOver: counter("handovers", "{lock}", "Locks passed to the next in line by this process."),
+		fallbacks:  counter("fallbacks", "{event}", "What left the fast path, by reason."),
 		wait:       seconds("wait.duration", "Time from a request for a lock to its end, granted or not."),
 		hold:       seconds("hold.duration", "How long locks were held that ended in this process."),
 		held:       count("held", "{lock}", "Locks held, on all processes, at the last sample."),
@@ -131,6 +133,11 @@ func (m *Metrics) Victim() { m.victims.Add(context.Background(), 1) }
 
 // HandedOver implements [lock.StoreObserver].
 func (m *Metrics) HandedOver() { m.handedOver.Add(context.Background(), 1) }
+
+// Fallback implements [lock.FallbackObserver].
+func (m *Metrics) Fallback(reason string) {
+	m.fallbacks.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
 
 // Sample sets the gauges from what a backend has at an instant, by the backend's clock. A [lock.Inspector] gives snapshots; every
 // ten seconds is often enough.

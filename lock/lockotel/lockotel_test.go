@@ -67,6 +67,7 @@ func TestMetrics(t *testing.T) {
 	m.Expired(2)
 	m.Victim()
 	m.HandedOver()
+	m.Fallback("blind")
 	at := time.Now().Add(-24 * time.Hour) // By the database's clock.
 	m.Sample(lock.Snapshot{
 		At:      at,
@@ -78,7 +79,7 @@ func TestMetrics(t *testing.T) {
 		"fairlead.lock.requests api granted": 1, "fairlead.lock.requests api deadlock": 1, "fairlead.lock.requests api held": 0,
 		"fairlead.lock.wait.duration api": 3, "fairlead.lock.hold.duration api": 40, "fairlead.lock.hold.duration jobs": 3,
 		"fairlead.lock.contended api": 1, "fairlead.lock.lost api": 0, "fairlead.lock.lost jobs": 1,
-		"fairlead.lock.expired": 2, "fairlead.lock.deadlock.victims": 1, "fairlead.lock.handovers": 1,
+		"fairlead.lock.expired": 2, "fairlead.lock.deadlock.victims": 1, "fairlead.lock.handovers": 1, "fairlead.lock.fallbacks blind": 1,
 		"fairlead.lock.held": 2, "fairlead.lock.waiting": 1, "fairlead.lock.oldest_hold": 60, "fairlead.lock.longest_wait": 1,
 	} {
 		if is, ok := got[name]; !ok || is != want {

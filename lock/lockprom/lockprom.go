@@ -22,6 +22,7 @@ import (
 // Metrics observes locks: those of one process, and through samples all that a backend has. It is safe for concurrent use.
 type Metrics struct {
 	victims, expired, handedOver   prometheus.Counter
+	fallbacks                      *prometheus.CounterVec
 	held, waiting, oldest, longest prometheus.Gauge
 	classes                        *lockmetrics.Table[*class]
 }
@@ -34,8 +35,9 @@ type class struct {
 }
 
 var (
-	_ lock.Observer      = (*Metrics)(nil)
-	_ lock.StoreObserver = (*Metrics)(nil)
+	_ lock.Observer         = (*Metrics)(nil)
+	_ lock.StoreObserver    = (*Metrics)(nil)
+	_ lock.FallbackObserver = (*Metrics)(nil)
 )
 
 // New registers the metrics. The classes are those whose series are there from the start, so that alerts see their first increase.
@@ -63,6 +65,7 @@ func New(r prometheus.Registerer, classes ...string) *Metrics {
 		victims:    counter("_deadlock_victims_total", "Requests refused to break a deadlock."),
 		expired:    counter("_expired_total", "Leases found expired by this process: their holders died, or forgot them."),
 		handedOver: counter("_handovers_total", "Locks passed to the next in line by this process."),
+		fallbacks:  counters("_fallbacks_total", "What left the fast path, by reason.", "reason"),
 		held:       gauge("s_held", "Locks held, on all processes, at the last sample."),
 		waiting:    gauge("s_waiting", "Requests that waited, on all processes, at the last sample."),
 		oldest:     gauge("_oldest_hold_seconds", "How long the oldest lock had been held at the last sample."),
@@ -107,6 +110,9 @@ func (m *Metrics) Victim() { m.victims.Inc() }
 
 // HandedOver implements [lock.StoreObserver].
 func (m *Metrics) HandedOver() { m.handedOver.Inc() }
+
+// Fallback implements [lock.FallbackObserver].
+func (m *Metrics) Fallback(reason string) { m.fallbacks.WithLabelValues(reason).Inc() }
 
 // Sample sets the gauges from what a backend has at an instant, by the backend's clock. A [lock.Inspector] gives snapshots; every
 // ten seconds is often enough.

@@ -52,6 +52,7 @@ func TestMetrics(t *testing.T) {
 	l.Expired(2)
 	l.Victim()
 	l.HandedOver()
+	l.Fallback("blind")
 	// By the database's clock, which is a day behind: how long is the same.
 	at := time.Now().Add(-24 * time.Hour)
 	l.Sample(lock.Snapshot{
@@ -71,6 +72,7 @@ func TestMetrics(t *testing.T) {
 		`fairlead_lock_expired_total`:                                  2,
 		`fairlead_lock_deadlock_victims_total`:                         1,
 		`fairlead_lock_handovers_total`:                                1,
+		`fairlead_lock_fallbacks_total{reason="blind"}`:                1,
 		`fairlead_locks_held`:                                          2,
 		`fairlead_locks_waiting`:                                       1,
 		`fairlead_lock_oldest_hold_seconds`:                            60,

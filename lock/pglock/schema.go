@@ -33,7 +33,7 @@ type Beginner interface {
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
 	err := pgkit.Install(ctx, conn, installLock, string(s),
 		pgkit.Part{Has: `to_regclass('lock_fences') IS NOT NULL`, SQL: tablesSQL},
-		pgkit.Part{Has: `to_regproc('lock_share') IS NOT NULL`, SQL: functionsSQL})
+		pgkit.Part{Has: `EXISTS (SELECT FROM pg_proc WHERE oid = to_regproc('lock_share') AND 'plan_cache_mode=force_generic_plan' = ANY (proconfig))`, SQL: functionsSQL})
 	if err != nil {
 		return fmt.Errorf("pglock: install: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -72,6 +73,7 @@ func TestHolderProcess(t *testing.T) {
 // the lock over and writes.
 func TestStoppedHolderWritesNothing(t *testing.T) {
 	t.Parallel()
+	counted := testwait.Recorder(t)
 	url := database(t)
 	writes := pool(t, url)
 	testwait.Must(t, testwait.Err(writes.Exec(t.Context(), `CREATE TABLE written (token bigint PRIMARY KEY)`)))
@@ -113,8 +115,10 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 		}
 		testwait.Must(t, holder.Process.Signal(syscall.SIGSTOP))
 		began := time.Now()
+		counted.Fault(tally.LeasePaused, began)
 		pause := stoppedTTL*3/2 + rand.N(stoppedTTL*7/2)
 		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
+		counted.Answered(began, time.Now(), true)
 		if h.Token("k") <= old {
 			t.Errorf("token %d after %d", h.Token("k"), old)
 		}
@@ -136,6 +140,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 	var accepted int
 	testwait.Must(t, writes.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&accepted))
 	t.Logf("%d stale writes attempted, %d accepted", stale, accepted)
+	counted.Differ(0, accepted)
 	if accepted != 0 || stale < rounds/2 {
 		t.Errorf("%d stale writes attempted, %d accepted", stale, accepted)
 	}

@@ -51,7 +51,7 @@ type Options struct {
 	// one namespace are in one slot. It must not have braces. "" means [DefaultNamespace].
 	Namespace string
 	Logger    *slog.Logger // may be nil
-	// Observer may be nil. It does not see leases expire that nobody was in line for, and sees the hand-overs to requests of this
+	// Observer may be nil, and a [lock.FallbackObserver] as well. It does not see leases expire that nobody was in line for, and sees the hand-overs to requests of this
 	// process.
 	Observer lock.StoreObserver
 }
@@ -66,10 +66,15 @@ type Backend struct {
 	logger     *slog.Logger
 	observer   lock.StoreObserver
 	maxWaiters int
+	// idleFor, localFor and turnFor are the constants of group.go.
+	idleFor, localFor, turnFor time.Duration
 
-	mu      sync.Mutex
-	waiters map[string]*waiter
-	watched bool // the background has been started
+	mu       sync.Mutex
+	waiters  map[string]*waiter // those that ask, or are in line
+	groups   map[string]*group  // by key
+	behind   int                // how many wait in groups
+	forgetAt int                // when groups that nobody needs are looked for
+	watched  bool               // the background has been started
 
 	base    context.Context //nolint:containedctx // The life of the backend, and of its own goroutines.
 	stop    context.CancelFunc
@@ -96,8 +101,9 @@ func New(client redisclient.Client, o Options) (*Backend, error) {
 	}
 	b := &Backend{
 		client: client, scripts: newScripts(source), space: "{" + o.Namespace + "}", state: []string{"{" + o.Namespace + "}:tokens"}, process: uuid.NewString(), logger: o.Logger,
-		observer: o.Observer, maxWaiters: maxWaiters, waiters: map[string]*waiter{},
-		inspect: make(chan struct{}, 1),
+		observer: o.Observer, maxWaiters: maxWaiters,
+		idleFor: idleFor, localFor: localFor, turnFor: turnFor, waiters: map[string]*waiter{},
+		groups: map[string]*group{}, forgetAt: manyGroups, inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b, nil
@@ -216,32 +222,44 @@ func (b *Backend) overtakes(ctx context.Context, r lock.Request) ([]string, erro
 	return before, nil
 }
 
+// Reasons of fallbacks, for a [lock.FallbackObserver].
+const (
+	// FallbackBlind is a look after waiting requests while the subscription was down.
+	FallbackBlind = "blind"
+	// FallbackFound is a grant that was found by looking, before any notification told of it.
+	FallbackFound = "found"
+	// FallbackPassing is a lock that could not be passed on within the process, as the server did not answer.
+	FallbackPassing = "passing"
+)
+
+func (b *Backend) fallback(reason string) {
+	if o, ok := b.observer.(lock.FallbackObserver); ok {
+		o.Fallback(reason)
+	}
+}
+
 func (b *Backend) expired(n int64) {
 	if n > 0 && b.observer != nil {
 		b.observer.Expired(int(n))
 	}
 }
 
-// register makes a request known to those who wake it, and starts what looks after it.
-func (b *Backend) register(w *waiter) error {
+// register makes a request known to those who wake it, and reports whether it is to wait behind others of its process.
+func (b *Backend) register(w *waiter) (behind bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.base.Err() != nil:
-		return lock.ErrClosed
+		return false, lock.ErrClosed
 	case w.request.Wait == 0:
-		return nil
-	case len(b.waiters) >= b.maxWaiters:
-		return lock.ErrTooManyWaiters
+		return false, nil
+	case len(b.waiters)+b.behind >= b.maxWaiters:
+		return false, lock.ErrTooManyWaiters
+	case w.simple() && b.join(w):
+		return true, nil
 	}
 	b.waiters[w.request.ID] = w
-	return nil
-}
-
-func (b *Backend) unregister(w *waiter) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.waiters, w.request.ID)
+	return false, nil
 }
 
 // start starts the background when it is first needed.
@@ -255,12 +273,15 @@ func (b *Backend) start() {
 	}
 }
 
-// wake makes requests of this process look at their rows.
-func (b *Backend) wake(ids []string) {
+// wake makes requests of this process look at their rows, since they were told to, or found to be worth it.
+func (b *Backend) wake(ids []string, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range ids {
 		if w, ok := b.waiters[id]; ok {
+			if !found || len(w.signal) == 0 {
+				w.found.Store(found)
+			}
 			wait.Signal(w.signal)
 		}
 	}

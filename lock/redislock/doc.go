@@ -27,6 +27,11 @@
 // it was granted, and looks for cycles. A lock that was handed over is leased for [HandOver] until its waiter takes it,
 // which begins its full TTL.
 //
+// Requests of one process for one key form a group while there are several, if each wants only this key and its owner nothing else.
+// One of them stands in line for all. Whoever of them releases the lock passes it on to the next by one script, which checks the holder's
+// lease and gives a new token. While others are in line this goes on for a turn: for those that waited when it began, 20 ms at
+// most. A request behind which nothing has moved for 100 ms, or that has waited for a second, comes into line itself.
+//
 // The requests in Redis tell who waits for whom. The scripts only notice that an owner may wait for itself, by following those
 // whom it waits for. Then the process reads the whole graph, in one script, and package lock's [lock.Graph] chooses the
 // victim. The script that marks the victim checks that it still waits for itself, so that a cycle which several processes
@@ -73,6 +78,8 @@
 //   - A fence. What is written elsewhere is to be guarded there, in the transaction of the write; for PostgreSQL that is
 //     pglock's Fence, which takes these tokens as well.
 //   - Redlock over several servers: that would make it slower and would not be safe without a fence either.
+//   - The order of asking between processes while a key changes hands all the time: it may be off by a turn of each process, by a second
+//     at most. A snapshot then shows one waiting request for several of a process.
 //   - The order of asking over a loss of memory: those that wait ask again, in any order. Nor for a request that was
 //     silent for over 1.2 s, as when its process was stopped.
 //   - More than one slot's throughput: a namespace is on one server of a cluster. Use several for locks that have nothing

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -44,12 +45,37 @@ func conformanceOnACluster(t *testing.T, l testredis.Library) { //nolint:thelper
 
 // A server that comes back without its memory knows no lock, no line and no counter. Holders learn that their locks are
 // lost, waiters ask again, and tokens go on growing.
-func TestRestartWithoutPersistence(t *testing.T) {
+func TestRestartWithoutPersistence(t *testing.T) { //nolint:tparallel // One after the other: they are many.
 	t.Parallel()
-	testredis.Each(t, restartWithoutPersistence)
+	often(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
+		forgets(t, l, tally.RedisKilled, func(server *testredis.Server) {
+			server.Kill()
+			server.Start()
+		})
+	})
 }
 
-func restartWithoutPersistence(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
+// A server that loses its data while it goes on is as forgetful, and breaks no connection.
+func TestFlush(t *testing.T) { //nolint:tparallel // As above.
+	t.Parallel()
+	often(t, func(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
+		forgets(t, l, tally.RedisFlushed, func(server *testredis.Server) {
+			admin := server.Client(t)
+			testwait.Must(t, admin.Do(t.Context(), admin.B().Flushall().Build()).Error())
+		})
+	})
+}
+
+// often runs a test with each client library: once, or many times in a long run.
+func often(t *testing.T, test func(*testing.T, testredis.Library)) {
+	t.Helper()
+	for i := range testwait.Count(1, 20) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { testredis.Each(t, test) })
+	}
+}
+
+func forgets(t *testing.T, l testredis.Library, row string, forget func(*testredis.Server)) { //nolint:thelper // It is the test.
+	counted := testwait.Recorder(t)
 	server := testredis.Start(t)
 	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
 	locks := lock.New(b, lock.LockerOptions{})
@@ -70,8 +96,9 @@ func restartWithoutPersistence(t *testing.T, l testredis.Library) { //nolint:the
 	h := hold("k")
 	granted := later(t, other, request(3*time.Second, lock.Forever, "k"))
 	inLine(t, b)
-	server.Kill()
-	server.Start()
+	began := time.Now()
+	counted.Fault(row, began)
+	forget(server)
 	select {
 	case <-h.Context().Done():
 	case <-time.After(patience):
@@ -82,6 +109,7 @@ func restartWithoutPersistence(t *testing.T, l testredis.Library) { //nolint:the
 	}
 	select {
 	case g := <-granted:
+		counted.Answered(began, time.Now(), true)
 		if g.Tokens["k"] <= h.Token("k") {
 			t.Errorf("token %d after %d", g.Tokens["k"], h.Token("k"))
 		}
@@ -170,11 +198,15 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 // counts is an observer.
-type counts struct{ expired, victims, handedOver atomic.Int64 }
+type counts struct{ expired, victims, handedOver, blind, found, passing atomic.Int64 }
 
 func (c *counts) Expired(n int) { c.expired.Add(int64(n)) }
 func (c *counts) Victim()       { c.victims.Add(1) }
 func (c *counts) HandedOver()   { c.handedOver.Add(1) }
+
+func (c *counts) Fallback(reason string) {
+	map[string]*atomic.Int64{FallbackBlind: &c.blind, FallbackFound: &c.found, FallbackPassing: &c.passing}[reason].Add(1)
+}
 
 // Of what holders that died left to expire nothing remains, and what is alive is listed, of this namespace alone.
 func TestTheExpiredIsForgotten(t *testing.T) {

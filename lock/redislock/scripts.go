@@ -19,7 +19,7 @@ var sources embed.FS
 
 // scripts are all that is ever run on the server, besides listening.
 type scripts struct {
-	acquire, check, leave, renew, release, poll, graph, holders, find, mark *rediskit.Script
+	acquire, check, leave, renew, release, pass, poll, graph, holders, find, mark *rediskit.Script
 }
 
 // source is the text of a script, or of a part of one.
@@ -43,8 +43,8 @@ func newScripts(read func(name string) string) *scripts {
 	}
 	return &scripts{
 		acquire: script("acquire_free", "tokens", "common", "acquire"),
-		release: script("tokens", "common", "release"),
-		check:   script("tokens", "common", "check"), leave: script("tokens", "common", "leave"), renew: script("tokens", "common", "renew"),
+		release: script("tokens", "common", "release"), pass: script("tokens", "pass_next", "common", "pass"),
+		check: script("tokens", "common", "check"), leave: script("tokens", "common", "leave"), renew: script("tokens", "common", "renew"),
 		poll: script("tokens", "common", "poll"), graph: script("tokens", "common", "graph"), mark: script("tokens", "common", "mark"),
 		holders: script("tokens", "common", "holders"), find: script("tokens", "common", "find"),
 	}
@@ -122,7 +122,7 @@ func (b *Backend) ask(ctx context.Context, s *rediskit.Script, id string, args .
 	}
 	if p.err == nil {
 		b.expired(expired)
-		b.wake(woken)
+		b.wake(woken, false)
 	}
 	return a, p.err
 }

@@ -3,12 +3,14 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -135,7 +137,8 @@ func TestLostNotification(t *testing.T) {
 func lostNotification(t *testing.T, l testredis.Library) { //nolint:thelper // It is the test.
 	server := testredis.Start(t)
 	admin := connect(t, server.Addr())
-	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
+	var seen counts
+	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{Observer: &seen})
 	var worst time.Duration
 	for range 5 {
 		g := acquire(t, b, request(time.Minute, 0, "k"))
@@ -163,6 +166,9 @@ func lostNotification(t *testing.T, l testredis.Library) { //nolint:thelper // I
 		worst = max(worst, time.Since(released))
 	}
 	t.Logf("found after %s at most", worst)
+	if seen.found.Load() == 0 { // Of those whose places in line were kept by a slow machine.
+		t.Error("no fallback was counted")
+	}
 }
 
 // Where nothing can be subscribed to, locks are handed over all the same, by looking more often.
@@ -175,7 +181,8 @@ func subscriptionRefused(t *testing.T, l testredis.Library) { //nolint:thelper /
 	server := testredis.Start(t)
 	admin := connect(t, server.Addr())
 	testwait.Must(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error())
-	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
+	var seen counts
+	b, other := openBy(t, l, server.Addr(), Options{Observer: &seen}), openBy(t, l, server.Addr(), Options{Observer: &seen})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var all sync.WaitGroup
@@ -193,15 +200,22 @@ func subscriptionRefused(t *testing.T, l testredis.Library) { //nolint:thelper /
 		})
 	}
 	all.Wait()
-	if b.hearing.Load() || other.hearing.Load() {
-		t.Error("notifications arrived that the server refuses")
+	if b.hearing.Load() || other.hearing.Load() || seen.blind.Load() == 0 {
+		t.Errorf("notifications arrived that the server refuses, or %d fallbacks were counted", seen.blind.Load())
 	}
 }
 
 // A replica takes over that has not heard of the newest grants. What it knows of goes on, tokens go on growing, and who
 // holds what it does not know of is told, and refused by a fence.
-func TestReplicaTakesOver(t *testing.T) {
+func TestReplicaTakesOver(t *testing.T) { //nolint:tparallel // One after the other: they are many.
 	t.Parallel()
+	for i := range testwait.Count(1, 50) {
+		t.Run(fmt.Sprint(i), replicaTakesOver)
+	}
+}
+
+func replicaTakesOver(t *testing.T) {
+	counted := testwait.Recorder(t)
 	first := testredis.Start(t)
 	second := testredis.Start(t, "--replicaof", strings.ReplaceAll(first.Addr(), ":", " "))
 	replica := connect(t, second.Addr())
@@ -219,6 +233,8 @@ func TestReplicaTakesOver(t *testing.T) {
 	testwait.Must(t, replica.Do(t.Context(), replica.B().Arbitrary("REPLICAOF", "NO", "ONE").Build()).Error())
 	unknown, err := l.Acquire(t.Context(), []string{"unknown"}, lock.Options{TTL: 3 * time.Second})
 	testwait.Must(t, err)
+	began := time.Now()
+	counted.Fault(tally.RedisFailedOver, began)
 	first.Kill()
 	relay.Turn(second.Addr())
 	// A request that is made for the first time takes another way through the script than one that is repeated.
@@ -227,6 +243,7 @@ func TestReplicaTakesOver(t *testing.T) {
 		return err == nil
 	})
 	g := acquire(t, other, request(10*time.Second, lock.Forever, "unknown"))
+	counted.Answered(began, time.Now(), true)
 	if g.Tokens["unknown"] <= unknown.Token("unknown") {
 		t.Errorf("token %d after %d", g.Tokens["unknown"], unknown.Token("unknown"))
 	}

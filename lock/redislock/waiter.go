@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/lock"
@@ -17,7 +18,11 @@ type waiter struct {
 	request  lock.Request
 	deadline time.Time
 	signal   chan struct{} // has a value when its rows are worth a look
-	contends bool          // it had to wait in line
+	found    atomic.Bool   // it was found so, and not told
+	turn     chan turn     // what has become of it, where it waits behind others of its process
+	contends bool          // it had to wait
+	known    bool          // the server may know of it
+	lined    bool          // it is in line already
 }
 
 // errGone is returned when a request in line is not there any more: its process was silent for so long that it was taken
@@ -25,28 +30,49 @@ type waiter struct {
 var errGone = errors.New("the request is not in line")
 
 func (w *waiter) acquire(ctx context.Context) (lock.Grant, error) {
-	b := w.backend
-	if err := b.register(w); err != nil {
+	g, err := w.await(ctx)
+	if err != nil {
 		return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
 	}
-	defer b.unregister(w)
+	g.Waited = w.contends
+	return g, nil
+}
+
+// await waits until the request is answered.
+func (w *waiter) await(ctx context.Context) (lock.Grant, error) {
+	b := w.backend
+	behind, err := b.register(w)
+	if err != nil {
+		return lock.Grant{}, err
+	}
+	if behind {
+		g, err := w.waitBehind(ctx)
+		if err != nil {
+			return lock.Grant{}, err
+		}
+		if g != nil {
+			return *g, nil
+		}
+	}
 	for {
 		g, err := w.once(ctx)
 		if errors.Is(err, errGone) {
 			b.logger.DebugContext(ctx, "a waiting lock request was forgotten, and is made again", "id", w.request.ID)
 			continue
 		}
-		if err != nil {
-			return lock.Grant{}, fmt.Errorf("redislock: acquire: %w", err)
-		}
-		g.Waited = w.contends
-		return g, nil
+		b.answered(w, err == nil)
+		return g, err
 	}
 }
 
 // once asks, and waits if it must. It returns errGone when the request has to be made again.
 func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
-	a, err := w.ask(ctx, w.contends, nil)
+	if w.lined {
+		w.lined = false
+		w.backend.start()
+		return w.inLine(ctx)
+	}
+	a, err := w.ask(ctx, w.known, nil)
 	lined := err == nil && a.status == statusInLine
 	if err == nil && a.status != statusGranted {
 		a, err = w.consider(ctx, a)
@@ -65,7 +91,7 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 	case a.status == statusRefused:
 		return lock.Grant{}, lock.ErrHeld
 	}
-	w.contends = true
+	w.contends, w.known = true, true
 	w.backend.start()
 	return w.inLine(ctx)
 }
@@ -90,11 +116,18 @@ func (w *waiter) ask(ctx context.Context, known bool, over []string) (a answer, 
 		a, err = b.ask(context.WithoutCancel(ctx), b.scripts.acquire, name(r.ID, r.Keys[0]), args...)
 		return err
 	})
-	if err == nil && a.brief {
+	if err == nil {
+		w.complete(&a)
+	}
+	return a, err
+}
+
+// complete fills in what a brief answer leaves out.
+func (w *waiter) complete(a *answer) {
+	if r := &w.request; a.brief {
 		a.grant.Owner, a.grant.TTL, a.grant.Tokens = r.Owner, r.TTL, tokens(r.Keys, a.token)
 		a.grant.ExpiresAt = time.UnixMicro(a.token).Truncate(time.Millisecond).Add(r.TTL).UTC() // A token is the time of its grant.
 	}
-	return a, err
 }
 
 // text is what is written down of a grant after its token, before its time has begun.
@@ -160,6 +193,9 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 			case err != nil || a.status == statusInLine || a.status == statusRefused:
 				continue // Where the context has ended, that is seen next.
 			case a.status == statusGranted:
+				if w.found.Load() {
+					b.fallback(FallbackFound)
+				}
 				if b.observer != nil {
 					b.observer.HandedOver()
 				}

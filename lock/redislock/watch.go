@@ -40,7 +40,7 @@ func (b *Backend) poll() time.Duration {
 	}
 	ctx, cancel := context.WithTimeout(b.base, pollTimeout)
 	defer cancel()
-	circle := false
+	circle, blind := false, next == BlindPollInterval
 	for ids := range slices.Chunk(b.ids(), pollAtOnce) {
 		expiry, closed, err := b.pollSome(ctx, ids)
 		if err != nil {
@@ -51,6 +51,10 @@ func (b *Backend) poll() time.Duration {
 			next = min(next, expiry+minPoll)
 		}
 		circle = circle || closed
+		if blind {
+			b.fallback(FallbackBlind)
+			blind = false
+		}
 	}
 	if circle {
 		b.note(ctx, "breaking a deadlock of locks", b.resolve(ctx))
@@ -64,8 +68,8 @@ func (b *Backend) pollSome(ctx context.Context, ids []string) (expiry time.Durat
 	p := b.parts(ctx, b.scripts.poll, 5, append([]string{b.process}, ids...)...)
 	expiry, circle = microseconds(p.int(0)), p.int(4) == 1
 	b.expired(p.int(1))
-	b.wake(p.texts(2))
-	b.wake(p.texts(3))
+	b.wake(p.texts(2), false)
+	b.wake(p.texts(3), true)
 	return expiry, circle, p.err
 }
 
@@ -83,5 +87,5 @@ func (b *Backend) hear() error {
 	return b.client.Subscribe(b.base, b.space+":wake:"+b.process, func() {
 		b.hearing.Store(true)
 		wait.Signal(b.inspect) // What was told before is found by looking.
-	}, func(id string) { b.wake([]string{id}) })
+	}, func(id string) { b.wake([]string{id}, false) })
 }

@@ -80,6 +80,51 @@ func lostDecision(t *testing.T, cancelled bool) {
 	}
 }
 
+// TestLostLaterTerm has a log that was restored to before the term in which one ledger committed its branch. Here the run's own term has
+// that number. The deadline is over, but the saga must not be said to have failed: it stays pending, and says what is missing.
+func TestLostLaterTerm(t *testing.T) {
+	t.Parallel()
+	h := openTwo(t)
+	log := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema})
+	coordinator, err := log.Coordinator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := uuid.New()
+	err = log.Create(t.Context(), id, nil, func(u *saga.Unit) {
+		u.Made = &saga.Saga{
+			ID: id, Name: "both", Protocol: saga.TwoPhase, Input: []byte("null"), Status: saga.Pending, Owner: uuid.New(), Term: 1, Version: 1,
+			Coordinator: coordinator, Steps: []saga.StepState{{Name: "here", Status: saga.StepPending}, {Name: "there", Status: saga.StepPending}},
+			LeaseExpiresAt: u.Now, NextAt: u.Now, CreatedAt: u.Now, UpdatedAt: u.Now, DeadlineAt: new(u.Now),
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := saga.GID(coordinator, id, 2, 1)
+	if _, err := h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: id, Step: "there"}, lost); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(t, h.parts[1], lost, true); err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
+		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
+	}))
+	var last *saga.Saga
+	testwait.Eventually(t, patience, "the saga got somewhere", func() bool {
+		s, err := p.Saga(t.Context(), id)
+		if err != nil {
+			return false
+		}
+		last = s
+		return s.Status != saga.Pending || strings.Contains(s.LastError, saga.ErrNotPrepared.Error())
+	})
+	if last.Status != saga.Pending || last.Decided != 2 {
+		t.Errorf("%s, reason %q, decided in term %d, last error %q", last.Status, last.Reason, last.Decided, last.LastError)
+	}
+}
+
 // TestLostIntent has a log that lost all it knew of transactions: their branches are not ended until they are old enough and
 // all participants have been asked, and then as their siblings were; nor while a database is known to have lost commits.
 func TestLostIntent(t *testing.T) {

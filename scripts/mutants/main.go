@@ -45,6 +45,7 @@ const (
 type program struct {
 	root, temp string
 	mutants    []*mutant
+	types      *checker
 }
 
 func main() {
@@ -82,6 +83,9 @@ func run(ctx context.Context, check bool, sample int, seed uint64, table string,
 		p.mutants = p.mutants[:sample]
 	}
 	begun := time.Now()
+	if p.types, err = newChecker(ctx); err != nil {
+		return err
+	}
 	if err := p.each(func(m *mutant) (string, error) { return "compiles", p.prepare(ctx, m) }); err != nil {
 		return err
 	}
@@ -168,7 +172,7 @@ func (p *program) prepare(ctx context.Context, m *mutant) error {
 			return err
 		}
 		replace[filepath.Join(p.root, file)] = patched
-		packages["./"+packageOf(file)] = true
+		packages[filepath.Join(p.root, packageOf(file))] = true
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -184,12 +188,10 @@ func (p *program) prepare(ctx context.Context, m *mutant) error {
 	if out, err := apply.CombinedOutput(); err != nil {
 		return fmt.Errorf("the patch doesn't apply: %w\n%s", err, out)
 	}
-	args := []string{"build", "-overlay", m.overlay, "-o", os.DevNull}
-	for name := range packages {
-		args = append(args, name)
-	}
-	if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("it doesn't compile: %w\n%s", err, out)
+	for dir := range packages {
+		if err := p.types.check(dir, replace); err != nil {
+			return fmt.Errorf("it doesn't compile: %w", err)
+		}
 	}
 	return m.findTests()
 }

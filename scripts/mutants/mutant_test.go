@@ -1,6 +1,9 @@
 package main
 
 import (
+	"go/token"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -63,5 +66,28 @@ func TestPage(t *testing.T) {
 	const row = "| [limit](../../scripts/mutants/bugs/limit.patch) | The limit\\|bound lets one too many through. | W1 | `a/b`: `TestA`, `TestB`, `TestC`, 1 more | 0.0 |\n"
 	if text := page([]*mutant{m}, 0); !strings.HasSuffix(text, row) {
 		t.Error(text)
+	}
+}
+
+func TestChecker(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("package a\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	whole := write("a.go", "func f() int { return g() }")
+	write("b.go", "func g() int { return 1 }")
+	c := &checker{packages: map[string]listed{dir: {ImportPath: "a", Dir: dir, GoFiles: []string{"a.go", "b.go"}}}, files: token.NewFileSet()}
+	for text, good := range map[string]bool{
+		"func f() int { return -g() }": true, "func f() string { return g() }": false, "func f() int { n := g(); return 1 }": false, "func f() int { return h() }": false,
+		"func f() int {": false,
+	} {
+		if err := c.check(dir, map[string]string{whole: write("patched", text)}); (err == nil) != good {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

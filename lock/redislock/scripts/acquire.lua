@@ -41,19 +41,5 @@ if not wait then
   if vacant and behind ~= owner and reaches(behind, owner, true) then hint = 2 end
   return answer { 0, look = hint }
 end
-if not ticket then
-  ticket = redis.call('HINCRBY', S, 'ticket', 1)
-  redis.call('HSET', S .. ':w:' .. id, 'owner', owner, 'keys', joined, 'ttl', ttl, 'hold', hold, 'ticket', ticket,
-    'since', now, 'alive', now + ALIVE, 'proc', proc)
-  redis.call('PEXPIRE', S .. ':w:' .. id, KEEP)
-  for _, k in ipairs(keys) do
-    redis.call('ZADD', S .. ':q:' .. k, ticket, id)
-    redis.call('PEXPIRE', S .. ':q:' .. k, KEEP)
-    keep(k, (peek(k)))
-  end
-  redis.call('ZADD', S .. ':waiters', ticket, id)
-  redis.call('PEXPIRE', S .. ':waiters', KEEP)
-  redis.call('SADD', S .. ':o:' .. owner, id)
-  redis.call('PEXPIRE', S .. ':o:' .. owner, KEEP)
-end
+if not ticket then enqueue(id, owner, joined, ttl, hold) end
 return answer { 2, look = look { id = id, owner = owner, keys = keys } }

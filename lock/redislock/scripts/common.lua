@@ -165,6 +165,23 @@ local function unqueue(id, owner, joined)
   redis.call('SREM', S .. ':o:' .. owner, id)
 end
 
+-- enqueue puts a request in line for all of its keys.
+local function enqueue(id, owner, joined, ttl, hold)
+  local ticket = redis.call('HINCRBY', S, 'ticket', 1)
+  redis.call('HSET', S .. ':w:' .. id, 'owner', owner, 'keys', joined, 'ttl', ttl, 'hold', hold, 'ticket', ticket,
+    'since', now, 'alive', now + ALIVE, 'proc', proc)
+  redis.call('PEXPIRE', S .. ':w:' .. id, KEEP)
+  for _, k in ipairs(split(joined)) do
+    redis.call('ZADD', S .. ':q:' .. k, ticket, id)
+    redis.call('PEXPIRE', S .. ':q:' .. k, KEEP)
+    keep(k, (peek(k)))
+  end
+  redis.call('ZADD', S .. ':waiters', ticket, id)
+  redis.call('PEXPIRE', S .. ':waiters', KEEP)
+  redis.call('SADD', S .. ':o:' .. owner, id)
+  redis.call('PEXPIRE', S .. ':o:' .. owner, KEEP)
+end
+
 -- head is the first in line for a key. The dead before it are taken out.
 local function head(k)
   while true do

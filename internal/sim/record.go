@@ -1,5 +1,3 @@
-//go:build unix
-
 package sim
 
 import (
@@ -9,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/tally"
 )
 
 // Kind names what a command does.
@@ -45,6 +47,7 @@ type Op struct {
 	Body   []byte
 
 	mu      sync.Mutex
+	began   time.Time // of the first attempt
 	answers []Answer
 }
 
@@ -70,8 +73,13 @@ func (o *Op) Final() (Answer, bool) {
 	return Answer{}, false
 }
 
-// History records the commands of one test in the order in which they were first sent.
+// History records the commands of one run in the order in which they were first sent.
 type History struct {
+	// Recorder counts what was acknowledged by the faults of the run. It may be replaced before the first command.
+	Recorder *tally.Recorder
+	// Scope is what [History.Check] compares.
+	Scope Scope
+
 	mu      sync.Mutex
 	ops     []*Op
 	keys    map[string]bool
@@ -85,7 +93,7 @@ type waiter struct {
 }
 
 // NewHistory makes an empty history.
-func NewHistory() *History { return &History{keys: map[string]bool{}} }
+func NewHistory() *History { return &History{Recorder: new(tally.Recorder), keys: map[string]bool{}} }
 
 // NewOp makes a POST command. The key must be new to its path: two commands under one key would be one to the server.
 func NewOp(kind Kind, path, key string, body any) *Op {
@@ -100,11 +108,19 @@ func NewOp(kind Kind, path, key string, body any) *Op {
 	return op
 }
 
-func (h *History) record(op *Op, a Answer) {
+func (h *History) record(op *Op, began time.Time, a Answer) {
 	op.mu.Lock()
 	first := len(op.answers) == 0
+	if first {
+		op.began = began
+	}
+	settled := a.Final() && !slices.ContainsFunc(op.answers, Answer.Final)
 	op.answers = append(op.answers, a)
+	began = op.began
 	op.mu.Unlock()
+	if settled {
+		h.Recorder.Answered(began, time.Now(), a.Status < 300)
+	}
 
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,5 +1,3 @@
-//go:build unix
-
 package sim
 
 import (
@@ -89,14 +87,13 @@ func (a Answer) String() string {
 
 // Target is where a client finds a server now; a [Server] is one.
 type Target interface {
-	// URL is the server's base URL, which may change between two attempts.
+	// URL is the server's base URL of http, which may change between two attempts.
 	URL() string
 }
 
-var _ Target = (*Server)(nil)
-
 // Client sends commands to one or more servers. It is safe for concurrent use.
 type Client struct {
+	key     string
 	http    *http.Transport
 	once    *client.Client // tries once
 	batched *client.Batcher
@@ -108,10 +105,10 @@ type Client struct {
 	limit    time.Duration
 }
 
-// NewClient makes a client that spreads its attempts over the servers in turn, wherever they are by then, and records
+// NewClient makes a client with a key that spreads its attempts over the servers in turn, wherever they are by then, and records
 // its commands in history. Close it when done.
-func NewClient(history *History, targets ...Target) *Client {
-	c := &Client{history: history, targets: targets, limit: attemptLimit, http: &http.Transport{
+func NewClient(history *History, key string, targets ...Target) *Client {
+	c := &Client{key: key, history: history, targets: targets, limit: attemptLimit, http: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: attemptLimit}).DialContext,
 		MaxIdleConns:        0, // no limit over all hosts; a restarted server is another host
 		MaxIdleConnsPerHost: 2048,
@@ -133,7 +130,7 @@ func (c *Client) URLs() (urls []string) {
 
 // API is the Go client on the same servers, each attempt at the next of them. What it sends is not recorded.
 func (c *Client) API(retry client.Retry) *client.Client {
-	api, err := client.New("http://sim", AdminKey, client.WithRetry(retry), client.WithHTTPClient(&http.Client{Transport: inTurn{c}}))
+	api, err := client.New("http://sim", c.key, client.WithRetry(retry), client.WithHTTPClient(&http.Client{Transport: inTurn{c}}))
 	if err != nil {
 		panic("sim: " + err.Error()) // The URL is one.
 	}
@@ -192,8 +189,9 @@ func (c *Client) Once(ctx context.Context, op *Op) Answer {
 	if c.attempts.Add(1)%2 == 0 {
 		by = c.batched.Client
 	}
+	began := time.Now()
 	answer := c.send(ctx, by, op.Method, op.Path, op.Body, client.Key(op.Key))
-	c.history.record(op, answer)
+	c.history.record(op, began, answer)
 	return answer
 }
 

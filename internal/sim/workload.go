@@ -1,5 +1,3 @@
-//go:build unix
-
 package sim
 
 import (
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // Sizes of the drawn commands: prices and amounts are such that accounts run dry now and then, campaigns such that one
@@ -47,6 +46,8 @@ type WorkloadOptions struct {
 	// Accounts and Workers are how many there are; at least 2 and 1.
 	Accounts, Workers int
 	Mix               Mix
+	// Rest is how long a worker rests after each command, on average.
+	Rest time.Duration
 }
 
 // Workload draws commands from a seed and sends them. Each worker has a stream of its own, so that what it draws does
@@ -147,7 +148,7 @@ func (w *Workload) offer(ctx context.Context, c *Client, spent string) (offer, e
 
 // campaign draws the n-th campaign: triangles and explicit layers, with and without limits and layered prizes.
 func (w *Workload) campaign(n int) client.CreateCampaignRequest {
-	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n)))
+	rng := rand.New(rand.NewPCG(w.opts.Seed, 1<<32+uint64(n))) //nolint:gosec // It is not negative.
 	spec := client.CreateCampaignRequest{
 		Name: fmt.Sprintf("campaign %d", n), Price: 1 + rng.Int64N(maxPrice), Currency: "SIM",
 		Beneficiary: w.accounts[len(w.accounts)-1],
@@ -216,8 +217,16 @@ func (k *worker) run(ctx context.Context, stop <-chan struct{}) error {
 		if err := k.step(ctx); err != nil {
 			return fmt.Errorf("worker %d, command %d: %w", k.id, k.sent, err)
 		}
+		Rest(ctx, k.rng, k.w.opts.Rest)
 	}
 	return nil
+}
+
+// Rest pauses for this long on average; 0: not at all.
+func Rest(ctx context.Context, rng *rand.Rand, mean time.Duration) {
+	if mean > 0 {
+		wait.For(ctx, time.Duration(rng.Int64N(int64(2*mean))))
+	}
 }
 
 // step draws one command and settles it.
