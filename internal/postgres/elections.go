@@ -19,8 +19,9 @@ import (
 const (
 	// electionsIn has the locks that leaders are elected by, apart from those of the lock service.
 	electionsIn = "fairlead_elections"
-	// electionSetting is a parameter of the database's URL that names another schema for them. Installations that share a database, each
-	// in a schema of its own (search_path), elect leaders apart with it. Step 21 reads it, too.
+	// electionSetting is a parameter of the database's URL that names another schema for them, from the first step on: step 21 reads it,
+	// too. The servers of fairlead conformance elect leaders apart with it. It is not for an installation that is there, since terms
+	// would begin anew, and servers with another URL would elect leaders beside these.
 	electionSetting = "fairlead.elections"
 )
 
