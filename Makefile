@@ -16,7 +16,7 @@ export GORACE ?= atexit_sleep_ms=10
 # The packages that take longest begin first, lest they end alone.
 PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres ./internal/demo ./examples ./...
 # What has tests that FAIRLEAD_TORTURE makes long or strict.
-LONG ?= ./internal/sim/... ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
+LONG ?= ./internal/sim/... ./internal/explore ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
 	./redisclient/... ./saga/... ./translog/...
 ARGS ?=
 

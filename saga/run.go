@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // firstPause is how long a saga that failed to get on waits before it is tried again; then twice as long, and so on up to
@@ -20,7 +20,7 @@ const firstPause = 50 * time.Millisecond
 func pause(attempts int, most time.Duration) time.Duration {
 	const doublings = 20
 	d := min(most, firstPause<<min(max(0, attempts-1), doublings))
-	return d/2 + rand.N(d) //nolint:gosec // Jitter needs no secrecy.
+	return wait.Jitter(d)
 }
 
 // run is one lease of a saga in this process.
@@ -46,6 +46,9 @@ func (s *Service) start(saga *Saga, g grant) {
 	r := &run{
 		s: saga, began: time.Now(), lease: saga.LeaseExpiresAt.Add(-s.o.LeaseTTL),
 		life: g.life, until: g.asked.Add(s.o.LeaseTTL),
+	}
+	if saga.Protocol == TwoPhase {
+		saga.Life = g.life
 	}
 	r.ctx, r.cancel = context.WithCancelCause(s.runs.Context)
 	if !s.runs.Start(saga.ID, r, func() {
@@ -74,7 +77,9 @@ func (s *Service) drive(r *run) {
 		s.o.Logger.DebugContext(r.ctx, "saga ended", "id", saga.ID, "status", string(saga.Status), "reason", saga.Reason)
 		return
 	}
-	if _, fenced := errors.AsType[*FencedError](err); fenced || errors.Is(context.Cause(r.ctx), ErrLeaseLost) {
+	_, fenced := errors.AsType[*FencedError](err)
+	outlived := saga.Status != Pending && errors.Is(err, ErrOtherLife) // Its end was not taken, and is read again when the lease is over.
+	if fenced || outlived || errors.Is(context.Cause(r.ctx), ErrLeaseLost) {
 		s.o.Logger.InfoContext(r.ctx, "saga goes on elsewhere", "id", saga.ID, "error", err)
 		return
 	}
@@ -266,6 +271,9 @@ func (s *Service) transact(r *run, branches []Branch) error {
 			return err
 		}
 		return s.abort(r.ctx, saga, 0, ReasonCancelled)
+	case errors.Is(err, ErrOtherLife):
+		saga.Decided = 0
+		return err
 	case err != nil:
 		return err // Decided or not: the next term reads it in the log.
 	}

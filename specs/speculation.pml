@@ -23,7 +23,8 @@
 // MISTAKE LOST_IS_DONE breaks A1: a COMMIT without an answer counts as done
 // MISTAKE LOST_IS_UNDONE breaks I3: a COMMIT without an answer counts as undone
 // MISTAKE BLOCKED_IS_UNDONE breaks I3: a lost transaction may have the row that a command gives up to wait for
-// GAP REPEAT_BLOCKED breaks I3: a repeat gives up to wait for the row, which the lost transaction of the first request may have
+// MISTAKE RECORD_NOT_SOUGHT breaks I3: a repeat gives up to wait for the row, and does not ask whether a transaction that has not ended, as the
+//   lost one of the first request, is recording its key
 // HARMLESS CACHE_KEPT: the cache is kept after a failure, since nothing believes it
 
 #include "common.h"
@@ -170,10 +171,7 @@ inline lose(t) {
 
 inline send(x, who) {
 	printf("command %d is sent to server %d\n", x, who);
-	cmd[x].at = QUEUED; cmd[x].sends++; cmd[x].server = who;
-#ifndef REPEAT_BLOCKED
-	cmd[x].unsure = (cmd[x].sends > 1 && cmd[x].last == UNKNOWN)
-#endif
+	cmd[x].at = QUEUED; cmd[x].sends++; cmd[x].server = who
 }
 
 inline speculate(x) {
@@ -332,8 +330,13 @@ inline check() {
 	:: atomic { cmd[x].at == UNDER_LOCK && cmd[x].slot == NOBODY -> answer(x, UNKNOWN); check() } /* The database is away. */ \
 	:: atomic { cmd[x].at == UNDER_LOCK && cmd[x].slot == NOBODY && locked != NOBODY && record[x] == NONE -> giveUp(x); check() }
 
+#define recordedBy(t, x) (tx[t].at == EXECUTED && tx[t].c == x)
+
 inline giveUp(x) {
 	if
+#ifndef RECORD_NOT_SOUGHT
+	:: recordedBy(0, x) || recordedBy(1, x) || recordedBy(2, x) -> answer(x, UNKNOWN)
+#endif
 #ifndef BLOCKED_IS_UNDONE
 	:: cmd[x].unsure -> answer(x, UNKNOWN)
 #endif

@@ -81,7 +81,8 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	text(&o.BeaconChain, "beacon-chain", "public randomness of campaigns in beacon mode: quicknet or default (drand's mainnet), a file with a chain's description as drand relays serve it, or none")
 	f.StringSliceVar(&o.BeaconRelays, "beacon-relays", nil, "base URLs of drand relays, asked in turn; drand's public ones when absent. They need not be trusted")
 	period(&o.BeaconLead, "beacon-lead", "least time from a campaign's seal to the round that decides it: longer than the database's clock may be slow; a period of the chain at least")
-	period(&o.CloseBooksEvery, "close-books-every", "how often the books are closed in the public log; 1s or more. Large ledgers are closed less often")
+	period(&o.CloseBooksEvery, "close-books-every", "how often the books are closed, in the public log and for the integrity check; 1s or more. Large ledgers are closed less often")
+	period(&o.RecountEvery, "recount-every", "how often all entries are counted, where there are too many to count them whenever somebody asks; 1s or more")
 	text(&o.LogOrigin, "log-origin", "name of the public log, when its key is made: a domain and a path of yours, such as shop.example/log; some digits of the key when empty")
 	f.StringArrayVar(&o.Witnesses, "witness", nil, "VKEY=URL of a witness that is asked to cosign the public log's checkpoints; may be given several times")
 	number(&o.WitnessQuorum, "witness-quorum", "how many witnesses must have cosigned a checkpoint of the public log before it is published")
@@ -201,20 +202,27 @@ func newServe() *cobra.Command {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", fairlead.AdminKeyFile(o.Data), key)
 			}
 			collectLess()
-			s, err := fairlead.Open(cmd.Context(), o.Options)
-			if err != nil {
-				return nameFlag(err)
+			s, err := o.start(cmd.Context())
+			switch {
+			case err == nil:
+				return o.serve(cmd, s)
+			case cmd.Context().Err() != nil: // That has cut it off, which is no failure.
+				o.Logger.Info("ended before it was ready", "error", err)
+				return nil //nolint:nilerr // Whoever ends it has not failed.
 			}
-			return o.serve(cmd, s)
+			return err
 		},
 	}
 	o = newServeOptions(cmd.Flags())
 	return cmd
 }
 
-// serve runs a server until the command's context ends.
-func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
-	ctx := cmd.Context()
+// start makes a server that listens.
+func (o *serveOptions) start(ctx context.Context) (*fairlead.Server, error) {
+	s, err := fairlead.Open(ctx, o.Options)
+	if err != nil {
+		return nil, nameFlag(err)
+	}
 	addr, err := s.Listen(ctx)
 	if err == nil && o.addrFile != "" {
 		if err = writeWhole(o.addrFile, addr.String()+"\n"); err != nil {
@@ -222,8 +230,14 @@ func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(nameFlag(err), s.Close(ctx))
+		return nil, errors.Join(nameFlag(err), s.Close(ctx))
 	}
+	return s, nil
+}
+
+// serve runs a server until the command's context ends.
+func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
+	ctx := cmd.Context()
 	link, signsIn := s.ConsoleLink(ctx, true)
 	base, _, _ := strings.Cut(link, "/console/")
 	defer o.keepAddress(ctx, base)()
@@ -239,7 +253,7 @@ func (o *serveOptions) serve(cmd *cobra.Command, s *fairlead.Server) error {
 	}
 	tellSupervisor(ctx, o.Logger, daemon.SdNotifyReady)
 	stopping := context.AfterFunc(ctx, func() { tellSupervisor(ctx, o.Logger, daemon.SdNotifyStopping) })
-	err = s.Run(ctx)
+	err := s.Run(ctx)
 	stopping()
 	stop()
 	profiler.Wait()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -136,4 +137,18 @@ func TestSchemaOutOfRange(t *testing.T) {
 	s.turns("schema")
 	refuses("the schema is too new for this version of Fairlead", "it is at step 1000, which binaries from step 999 on can work with", "install the newer version")
 	finds(t, url, "WRONG: commits: ", "WRONG: schema: the schema serves versions that know step 999 and later", "to mend it: install the newer version")
+}
+
+// TestServeIsEndedWhileItStarts: whoever ends a server before it is ready gets no error, and it says so.
+func TestServeIsEndedWhileItStarts(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var said logged
+	root := newRoot()
+	root.SetErr(&said)
+	root.SetArgs([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--database-url", "postgres://127.0.0.1:1/none"})
+	if err := root.ExecuteContext(ctx); err != nil {
+		t.Errorf("%v, %s", err, said.String())
+	}
 }

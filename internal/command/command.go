@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
@@ -34,31 +35,34 @@ var ErrNotApplied = errors.New("the command was not applied")
 const BlockedFor = 5 * time.Second
 
 // BlockedError is the [Answer]'s error for a command that was not decided, because somebody else has locked a row that it
-// needs. Its key was looked up, and nothing was applied, unless it is Unsure.
+// needs. Its key was looked up, and nothing was applied, unless it is Unsure; of an earlier request under the key, see Recorded.
 type BlockedError struct {
 	Row    string // such as "account alice"; not for users
 	Unsure bool   // the answer to an earlier COMMIT of the command was lost: that transaction may be what has the row, and may still end well
 	// Wait returns nil when the row is free, and an error when ctx ends before or too many wait already.
 	Wait func(ctx context.Context) error
+	// Recorded returns those of the keys that have a record by now, or that a transaction has recorded which has not ended: an earlier
+	// request under the key may be what has the row. nil: there is none.
+	Recorded func(ctx context.Context, keys []idempotency.ID) ([]idempotency.ID, error)
 }
 
 func (e *BlockedError) Error() string { return e.Row + " is locked by another session" }
 
-// Execute runs a command by do, and again each time a row that it needed was locked by somebody else and has become free.
-// After [BlockedFor] it gives up with [ErrNotApplied], [ErrUnavailable] and the [BlockedError], or with [ErrUnknownOutcome] where that
-// was ever unsure.
-func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
+// Execute runs a command with a key, which may be nil, by do, and again each time a row that it needed was locked by somebody else and has
+// become free. After [BlockedFor] it gives up with [ErrUnavailable] and the [BlockedError], and with [ErrNotApplied] where no earlier
+// request under the key can be what has the row; or with [ErrUnknownOutcome] where its own outcome was ever unsure.
+func Execute(ctx context.Context, key *idempotency.Request, do func() (Answer, error)) (Answer, error) {
 	a, err := do()
 	blocked, ok := errors.AsType[*BlockedError](a.Err)
 	if err != nil || !ok {
 		return a, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, BlockedFor)
+	waiting, cancel := context.WithTimeout(ctx, BlockedFor)
 	defer cancel()
 	for unsure := false; ; {
 		unsure = unsure || blocked.Unsure
-		if err := blocked.Wait(ctx); err != nil {
-			return Answer{}, undone(NotApplied(Unavailable(errors.Join(blocked, err))), unsure)
+		if err := blocked.Wait(waiting); err != nil {
+			return Answer{}, undone(blocked.giveUp(ctx, key)(key, errors.Join(blocked, err)), unsure)
 		}
 		if a, err = do(); err != nil {
 			return a, undone(err, unsure)
@@ -66,6 +70,28 @@ func Execute(ctx context.Context, do func() (Answer, error)) (Answer, error) {
 		if blocked, ok = errors.AsType[*BlockedError](a.Err); !ok {
 			return a, nil
 		}
+	}
+}
+
+// giveUp looks once more for records of the keys, and returns a function that makes the error of a command which is given up for a reason.
+func (e *BlockedError) giveUp(ctx context.Context, keys ...*idempotency.Request) func(key *idempotency.Request, reason error) error {
+	var ids []idempotency.ID
+	for _, key := range keys {
+		if key != nil {
+			ids = append(ids, key.ID)
+		}
+	}
+	var recorded []idempotency.ID
+	var failed error
+	if len(ids) > 0 && e.Recorded != nil {
+		recorded, failed = e.Recorded(ctx, ids)
+	}
+	return func(key *idempotency.Request, reason error) error {
+		reason = Unavailable(reason)
+		if key != nil && (failed != nil || slices.Contains(recorded, key.ID)) {
+			return reason
+		}
+		return NotApplied(reason)
 	}
 }
 
@@ -103,7 +129,7 @@ func ExecuteAll[Op any](ctx context.Context, list []Command[Op], queue func([]Co
 		}
 		outcomes := first()
 		for done := 0; ; outcomes = append(outcomes, queue(list[done:])()...) {
-			settle(list[done:], outcomes[done:], queue, wait)
+			settle(ctx, list[done:], outcomes[done:], queue, wait)
 			if done = len(outcomes); done == len(list) {
 				return outcomes
 			}
@@ -113,17 +139,23 @@ func ExecuteAll[Op any](ctx context.Context, list []Command[Op], queue func([]Co
 
 // settle executes the commands of a part of a list again that were not decided, until all are. Where wait fails, those that are still
 // blocked are given up.
-func settle[Op any](part []Command[Op], outcomes []Listed, queue func([]Command[Op]) func() []Listed, wait func(*BlockedError) error) {
+func settle[Op any](ctx context.Context, part []Command[Op], outcomes []Listed, queue func([]Command[Op]) func() []Listed, wait func(*BlockedError) error) {
 	unsure := map[int]bool{} // the places whose command may have had an effect
 	for last := false; ; {
 		places, blocked := undecided(outcomes)
-		for _, at := range places {
-			reason, ok := errors.AsType[*BlockedError](outcomes[at].Result.Err)
-			if unsure[at] = unsure[at] || (ok && reason.Unsure); last {
-				outcomes[at] = Listed{Err: undone(NotApplied(Unavailable(outcomes[at].Result.Err)), unsure[at])}
-			}
+		if blocked == nil {
+			return
 		}
-		if last || blocked == nil {
+		keys := make([]*idempotency.Request, len(places))
+		for i, at := range places {
+			reason, ok := errors.AsType[*BlockedError](outcomes[at].Result.Err)
+			unsure[at], keys[i] = unsure[at] || (ok && reason.Unsure), part[at].Key
+		}
+		if last {
+			failure := blocked.giveUp(ctx, keys...)
+			for _, at := range places {
+				outcomes[at] = Listed{Err: undone(failure(part[at].Key, outcomes[at].Result.Err), unsure[at])}
+			}
 			return
 		}
 		last = wait(blocked) != nil

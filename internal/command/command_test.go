@@ -246,6 +246,38 @@ func TestListsWaitInTheirOrder(t *testing.T) {
 	}
 }
 
+// TestGivenUpAmongRepeats: a command that is given up says that it was not applied unless a record of its key may be under way, or that
+// can't be learned.
+func TestGivenUpAmongRepeats(t *testing.T) {
+	t.Parallel()
+	key := &idempotency.Request{ID: idempotency.ID{1}}
+	for name, test := range map[string]struct {
+		key      *idempotency.Request
+		recorded []idempotency.ID
+		err      error
+		undone   bool
+	}{
+		"no key":           {nil, nil, errRetry, true},
+		"no record":        {key, []idempotency.ID{{2}}, nil, true},
+		"a record":         {key, []idempotency.ID{{2}, {1}}, nil, false},
+		"can't be learned": {key, nil, errRetry, false},
+	} {
+		blocked := &command.BlockedError{
+			Wait:     func(context.Context) error { return errRetry },
+			Recorded: func(context.Context, []idempotency.ID) ([]idempotency.ID, error) { return test.recorded, test.err },
+		}
+		_, single := command.Execute(t.Context(), test.key, func() (command.Answer, error) { return command.Answer{Err: blocked}, nil })
+		listed := command.ExecuteAll(t.Context(), []command.Command[string]{{Key: test.key}}, func([]command.Command[string]) func() []command.Listed {
+			return func() []command.Listed { return []command.Listed{{Result: command.Answer{Err: blocked}}} }
+		})()
+		for how, err := range map[string]error{"alone": single, "in a list": listed[0].Err} {
+			if errors.Is(err, command.ErrNotApplied) != test.undone || !errors.Is(err, command.ErrUnavailable) {
+				t.Errorf("%s, %s: %v", name, how, err)
+			}
+		}
+	}
+}
+
 // TestBlockedAfterALostAnswer: a command whose row stays locked is given up as not applied, but not where the answer to an earlier
 // COMMIT of it was lost, which may be what has the row: also if that shows in one run of several, and whatever fails after it.
 func TestBlockedAfterALostAnswer(t *testing.T) {
@@ -276,7 +308,7 @@ func TestBlockedAfterALostAnswer(t *testing.T) {
 			}
 		}
 		one, all := next(), next()
-		_, single := command.Execute(t.Context(), one)
+		_, single := command.Execute(t.Context(), nil, one)
 		listed := command.ExecuteAll(t.Context(), make([]command.Command[string], 1), func([]command.Command[string]) func() []command.Listed {
 			return func() []command.Listed {
 				a, err := all()

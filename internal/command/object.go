@@ -15,7 +15,7 @@ import (
 func ExecuteOn[Op any](ctx context.Context, c Command[Op], known func(context.Context, []idempotency.ID) (*idempotency.Batch, error),
 	do func() (Answer, error),
 ) (Answer, error) {
-	return Execute(ctx, func() (Answer, error) {
+	return Execute(ctx, c.Key, func() (Answer, error) {
 		a, err := do()
 		reason, blocked := errors.AsType[*BlockedError](err)
 		if !blocked {

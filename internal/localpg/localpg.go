@@ -50,6 +50,9 @@ type Options struct {
 	// then destroys the cluster; the death of a process doesn't. For tests only.
 	NonDurable bool
 
+	// Connections is how many PostgreSQL takes, whatever its configuration says; 0: what that says. For tests, many of which share one.
+	Connections int
+
 	// DieWithParent ends PostgreSQL when the process that started it dies, instead of leaving it to be adopted. Only Linux can
 	// do that; elsewhere it is ignored. For tests.
 	DieWithParent bool

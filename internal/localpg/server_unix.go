@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -97,6 +98,9 @@ func (i *Instance) launch() (*server, error) {
 	}
 
 	args := append([]string{"-D", i.layout.data()}, forcedSettings(i.socketDir, i.opts.NonDurable)...)
+	if i.opts.Connections > 0 {
+		args = append(args, "-c", "max_connections="+strconv.Itoa(i.opts.Connections))
+	}
 	cmd := exec.CommandContext(context.Background(), i.bins.postgres(), args...)
 	cmd.Dir = "/"
 	cmd.Env = childEnv()

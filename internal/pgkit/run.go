@@ -125,7 +125,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if verdict == Final || conflicts > maxConflicts || ctx.Err() != nil || through.Err() != nil {
 			return giveUp(err)
 		}
-		pause, deadline := pauses.NextBackOff(), start.Add(cmp.Or(r.For, RetryFor))
+		pause, deadline := wait.Jitter(pauses.NextBackOff()), start.Add(cmp.Or(r.For, RetryFor))
 		switch {
 		case verdict != Lost:
 			lost = time.Time{}
@@ -171,9 +171,9 @@ func (r *Runner) Prepare(ctx context.Context, gid string, fn func(context.Contex
 	return sent, err
 }
 
-// waits are the pauses between runs: each twice as long as the one before, up to a bound, but for half of it by chance.
+// waits are the pauses between runs: each twice as long as the one before, up to a bound. [wait.Jitter] is added to each.
 func waits() backoff.ExponentialBackOff {
-	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: MaxBackoff}
+	return backoff.ExponentialBackOff{InitialInterval: firstBackoff, Multiplier: 2, MaxInterval: MaxBackoff}
 }
 
 // attempt runs fn once on a connection of the pool, and ends its transaction by a statement. committing says that the error may

@@ -136,7 +136,7 @@ func ServerOn(tb testing.TB, fill func(dir string) error) *localpg.Instance {
 	if testing.Short() {
 		tb.Skip("-short: a server of its own takes seconds to start")
 	}
-	i, dir, err := startNew(true, fill)
+	i, dir, err := startNew(true, 0, fill)
 	if err != nil {
 		missing(tb, err)
 	}
@@ -148,6 +148,9 @@ func ServerOn(tb testing.TB, fill func(dir string) error) *localpg.Instance {
 	return i
 }
 
+// sharedConnections is how many the tests of a package have together.
+const sharedConnections = 300
+
 // need starts the server if no test has, and fails or skips the test when there can be none.
 func (h *harness) need(tb testing.TB) {
 	tb.Helper()
@@ -158,7 +161,7 @@ func (h *harness) need(tb testing.TB) {
 	}
 	if h.instance == nil && h.startErr == nil {
 		h.templates = make(map[uintptr]*template)
-		h.instance, h.dir, h.startErr = startNew(h.durable, nil)
+		h.instance, h.dir, h.startErr = startNew(h.durable, sharedConnections, nil)
 		if h.startErr == nil && !h.durable {
 			h.copying, h.startErr = h.cheapCopy()
 		}
@@ -260,7 +263,7 @@ func missing(tb testing.TB, err error) {
 }
 
 // startNew starts a PostgreSQL in a new directory, once fill has put there what it begins with.
-func startNew(durable bool, fill func(dir string) error) (i *localpg.Instance, dir string, err error) {
+func startNew(durable bool, connections int, fill func(dir string) error) (i *localpg.Instance, dir string, err error) {
 	if dir, err = newDir(); err != nil {
 		return nil, "", err
 	}
@@ -270,7 +273,7 @@ func startNew(durable bool, fill func(dir string) error) (i *localpg.Instance, d
 		err = fill(dir)
 	}
 	if err == nil {
-		i, err = localpg.Start(ctx, localpg.Options{Dir: dir, NonDurable: !durable, DieWithParent: true})
+		i, err = localpg.Start(ctx, localpg.Options{Dir: dir, NonDurable: !durable, Connections: connections, DieWithParent: true})
 	}
 	if err != nil {
 		err = errors.Join(err, os.RemoveAll(dir))

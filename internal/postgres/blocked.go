@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
@@ -52,6 +54,7 @@ const (
 	automationRow    rowKind = "automation"
 	subscriptionRow  rowKind = "subscription"
 	sagaRow          rowKind = "saga"
+	keyRecord        rowKind = "idempotency key" // in hex; not there yet, likewise, but no command waits for one
 	// otherRow names what is no single row, or one that can't be looked at: it is tried again after each look.
 	otherRow rowKind = "a row of"
 )
@@ -90,6 +93,8 @@ var contests = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but 
 		SELECT id, 'XXX', 0, 0, 1, clock_timestamp() FROM unnest($1::text[]) AS id ON CONFLICT (id) DO NOTHING`,
 	referenceRow: `INSERT INTO transfer_references (transfer, reference, completed, available)
 		SELECT gen_random_uuid(), reference, true, 0 FROM unnest($1::text[]) AS reference ON CONFLICT (reference) WHERE completed DO NOTHING`,
+	keyRecord: `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+		SELECT decode(id, 'hex'), decode(id, 'hex'), gen_random_uuid(), 0, '', clock_timestamp() FROM unnest($1::text[]) AS id ON CONFLICT (id) DO NOTHING`,
 }
 
 // Parts of probes of tables whose ids are UUIDs.
@@ -163,7 +168,57 @@ func (b *blockedRows) add(kind rowKind, id string) *command.BlockedError {
 }
 
 func (b *blockedRows) reason(row blockedRow, free <-chan struct{}) *command.BlockedError {
-	return &command.BlockedError{Row: row.String(), Wait: func(ctx context.Context) error { return b.wait(ctx, free) }}
+	return &command.BlockedError{Row: row.String(), Wait: func(ctx context.Context) error { return b.wait(ctx, free) }, Recorded: b.db.recorded}
+}
+
+// newRecords returns a group whose callers share questions for their keys' records: however many commands give up at once, one connection
+// at a time is taken for them. Each caller brings the keys of one command, or of a list, and gets those that have a record.
+func (db *DB) newRecords() *groupcommit.Group[struct{}, []idempotency.ID, []idempotency.ID] {
+	g := groupcommit.New(func(ctx context.Context, _ struct{}, asked [][]idempotency.ID) ([][]idempotency.ID, error) {
+		all, err := db.readRecorded(ctx, slices.Concat(asked...))
+		if err != nil {
+			return nil, err
+		}
+		recorded := make([][]idempotency.ID, len(asked))
+		for i, keys := range asked {
+			recorded[i] = slices.DeleteFunc(slices.Clone(keys), func(id idempotency.ID) bool { return !slices.Contains(all, id) })
+		}
+		return recorded, nil
+	}, groupcommit.Options{MaxQueue: maxBlockedCommands, Divisible: func(error) bool { return false }})
+	g.Weigh(func(keys []idempotency.ID) int { return len(keys) })
+	return g
+}
+
+// recorded returns those of the keys that have a record, also of a transaction that has not ended: one whose COMMIT waits for a standby
+// has all of its rows still.
+func (db *DB) recorded(ctx context.Context, keys []idempotency.ID) ([]idempotency.ID, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return db.records.Do(ctx, struct{}{}, keys)
+}
+
+func (db *DB) readRecorded(ctx context.Context, keys []idempotency.ID) ([]idempotency.ID, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	ids := make([]string, len(keys))
+	for i := range keys {
+		ids[i] = hex.EncodeToString(keys[i][:])
+	}
+	var taken []string
+	err := pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) (err error) {
+		taken, err = contested(ctx, tx, keyRecord, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	known, err := db.readKeys(ctx, keys) // Only now: a transaction that has ended since has its records here.
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(keys), func(id idempotency.ID) bool {
+		return !slices.Contains(taken, hex.EncodeToString(id[:])) && !slices.ContainsFunc(known, func(r idempotency.Record) bool { return r.ID == id })
+	}), nil
 }
 
 func (b *blockedRows) wait(ctx context.Context, free <-chan struct{}) error {
@@ -328,11 +383,11 @@ var errLockedOut = errors.New("it has been waited for already")
 
 // lockedOut is err, or, where that says that a lock was not had in time, a [command.BlockedError] for what can't be waited for any
 // longer.
-func lockedOut(err error) error {
+func lockedOut(err error, recorded func(context.Context, []idempotency.ID) ([]idempotency.ID, error)) error {
 	if !isLockTimeout(err) {
 		return err
 	}
-	return &command.BlockedError{Row: "a table or a row of it", Wait: func(context.Context) error { return errLockedOut }}
+	return &command.BlockedError{Row: "a table or a row of it", Wait: func(context.Context) error { return errLockedOut }, Recorded: recorded}
 }
 
 // isLockTimeout reports whether a lock was not had in time.

@@ -54,7 +54,7 @@ func (b *blockedRows) note(rows []blockedRow) (reason *command.BlockedError) {
 		reason = &command.BlockedError{Row: "a row", Wait: func(ctx context.Context) error {
 			wait.For(ctx, probeEvery)
 			return ctx.Err()
-		}}
+		}, Recorded: b.db.recorded}
 	}
 	return reason
 }

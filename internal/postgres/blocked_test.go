@@ -10,8 +10,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -156,6 +159,80 @@ func TestALockedAccountThatStaysLocked(t *testing.T) {
 		t.Errorf("the command again: %+v, %v", a, err)
 	}
 	nothingBlocked(t, db)
+}
+
+// TestARepeatOfWhatMayStillCommit: what has the row may be the first request under the key, whose COMMIT waits for a standby. A repeat that
+// gives up must not say that nothing was applied, alone or in a list; other commands on the row say so.
+func TestARepeatOfWhatMayStillCommit(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	s := newLedgerService(t, db)
+	fund(t, s, 1000, "ann", "ben")
+	transfer := func(key string) command.Command[ledger.Op] {
+		return keyed[ledger.Op](ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1}, key, key)
+	}
+	repeat, listed := transfer("repeat"), transfer("listed")
+	stranger(t, db, `WITH ann AS (SELECT id FROM accounts WHERE id = 'ann' FOR UPDATE)
+		INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+		SELECT k, k, gen_random_uuid(), 201, '', clock_timestamp() FROM ann, unnest($1::bytea[]) AS k`, [][]byte{repeat.Key.ID[:], listed.Key.ID[:]})
+	check := func(how string, err error, undone bool) {
+		_, blocked := errors.AsType[*command.BlockedError](err)
+		if !blocked || errors.Is(err, command.ErrNotApplied) != undone || errors.Is(err, command.ErrUnknownOutcome) {
+			t.Errorf("%s: %v", how, err)
+		}
+	}
+	alone := func(c command.Command[ledger.Op]) <-chan error {
+		return later(func() error { return testwait.Err(s.Execute(t.Context(), c)) })
+	}
+	one, other := alone(repeat), alone(transfer("other"))
+	outcomes := s.ExecuteAll(t.Context(), []command.Command[ledger.Op]{transfer("before"), listed, transfer("behind")})()
+	check("the repeat", <-one, false)
+	check("another command", <-other, true)
+	for i, undone := range []bool{true, false, true} {
+		check(fmt.Sprintf("number %d of the list", i+1), outcomes[i].Err, undone)
+	}
+}
+
+// TestABurstThatGivesUpTakesOneConnection: commands that give up at one time share the look for their keys' records, so that they take no
+// connections from others; each is told of its own key.
+func TestABurstThatGivesUpTakesOneConnection(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t), MaxConns: 4})
+	asked := make([]idempotency.ID, 400)
+	for i := range asked {
+		asked[i] = idempotency.ID{byte(i), byte(i >> 8)}
+	}
+	committed, open := asked[7], asked[300]
+	const record = `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+		VALUES ($1, $1, gen_random_uuid(), 201, '', clock_timestamp())`
+	testwait.Check(t, testwait.Err(db.pool.Exec(t.Context(), record, committed[:])))
+	stranger(t, db, record, open[:])
+	// The first look has no connection until all have asked.
+	var held []*pgxpool.Conn
+	for range 4 {
+		conn, err := db.pool.Acquire(t.Context())
+		testwait.Check(t, err)
+		held = append(held, conn)
+	}
+	var answers []func() []groupcommit.Outcome[[]idempotency.ID]
+	for i := range asked {
+		answers = append(answers, db.records.DoAll(t.Context(), struct{}{}, [][]idempotency.ID{asked[i : i+1]}))
+	}
+	before := db.pool.Stat().AcquireCount()
+	for _, conn := range held {
+		conn.Release()
+	}
+	for i, wait := range answers {
+		got := wait()[0]
+		want := asked[i] == committed || asked[i] == open
+		if got.Err != nil || slices.Contains(got.Result, asked[i]) != want || len(got.Result) > 1 {
+			t.Errorf("key %d: recorded %v, %v", i, len(got.Result), got.Err)
+		}
+	}
+	// Two looks, of which each reads twice.
+	if n := db.pool.Stat().AcquireCount() - before; n > 4 {
+		t.Errorf("%d connections were taken", n)
+	}
 }
 
 // TestALockedBidderStopsOnlyItself: other bids on the auction, bids on others, and the close of a round that the locked

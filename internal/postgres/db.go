@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/operator"
@@ -73,6 +74,8 @@ type Options struct {
 	// Sessions is how many connections to this database the whole process may need, see [Sessions]. A connection pooler that does
 	// not give as many is refused. 0: it is not asked for more than a few.
 	Sessions int
+	// Dial opens the connections to the database; nil: the network does. Tests order and cut what goes over them.
+	Dial pgconn.DialFunc
 }
 
 // Observer receives what the transactions do, for metrics. Its methods must not block and may be called concurrently.
@@ -92,6 +95,7 @@ type DB struct {
 	reads reads
 	// positions are looks at the primary's log.
 	positions *groupcommit.Group[struct{}, struct{}, standby.Position]
+	records   *groupcommit.Group[struct{}, []idempotency.ID, []idempotency.ID]
 	logger    *slog.Logger
 	observer  Observer
 	presence  *pgkit.Presence
@@ -149,6 +153,9 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	}
 	// Shorter than the database is waited for, so that there is time for another try.
 	cfg.ConnConfig.ConnectTimeout = min(connectTimeout, o.UnavailableAfter/2)
+	if o.Dial != nil {
+		cfg.ConnConfig.DialFunc = o.Dial
+	}
 	maps.Copy(cfg.ConnConfig.RuntimeParams, planning())
 	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "fairlead",
@@ -195,7 +202,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		db.runner.Observer = o.Observer
 	}
 	db.reads = reads{pool: readPool, presence: db.presence}
-	db.positions = db.newPositions()
+	db.positions, db.records = db.newPositions(), db.newRecords()
 	db.blocked = newBlockedRows(db)
 	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig, newest
 	config := cfg.ConnConfig.Copy()
@@ -379,7 +386,7 @@ func (r reads) snapshot(ctx context.Context, timeout time.Duration, read func(co
 func reading(ctx context.Context, presence *pgkit.Presence, timeout time.Duration, read func(context.Context) error) error {
 	outcome, err := pgkit.Read(ctx, presence, timeout, read)
 	if outcome == pgkit.Unavailable {
-		return command.Unavailable(lockedOut(err))
+		return command.Unavailable(lockedOut(err, nil))
 	}
 	return err
 }

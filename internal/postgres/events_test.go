@@ -32,6 +32,12 @@ func lot(t *testing.T, db *DB, committed func(uuid.UUID, []auction.Event)) (*auc
 	fund(t, newLedgerService(t, db), 1_000_000, "ann", "bob")
 	s := auction.NewService(NewAuctions(db), auction.Options{Committed: committed})
 	t.Cleanup(func() { closing(t, s.Close) })
+	return s, oneLot(t, s)
+}
+
+// oneLot makes an auction of ann and bob and starts it.
+func oneLot(t *testing.T, s *auction.Service) uuid.UUID {
+	t.Helper()
 	a, err := s.Create(t.Context(), own[auction.Op](auction.Create{
 		Title: "lot", Currency: "EUR", Seller: "seller", MinBid: 1, MinIncrement: 1,
 		Rounds: []auction.NewRound{{Winners: 1, Duration: time.Hour}},
@@ -41,7 +47,7 @@ func lot(t *testing.T, db *DB, committed func(uuid.UUID, []auction.Event)) (*auc
 	}
 	made := a.Result.(*auction.Auction) //nolint:errcheck,forcetypeassert // As Create promises; else the test panics.
 	decide(t, s, made.ID, auction.Start{})
-	return s, made.ID
+	return made.ID
 }
 
 func decide(t *testing.T, s *auction.Service, id uuid.UUID, op auction.Op) {

@@ -78,7 +78,7 @@ func sentBehind(t *testing.T, l *Ledger) (ended chan error) {
 	ended = make(chan error, 3)
 	for i, m := range []ledger.MakeTransfer{{From: "ann", To: "ben", Amount: 50}, {From: "ben", To: "cid", Amount: 140}, {From: "cid", To: "dan", Amount: 1}} {
 		go func() {
-			_, err := command.Execute(t.Context(), func() (a command.Answer, err error) { // It may have to wait for ann again.
+			_, err := command.Execute(t.Context(), nil, func() (a command.Answer, err error) { // It may have to wait for ann again.
 				err = l.Commit(t.Context(), ledger.Want{Accounts: []string{m.From, m.To}}, func(u *ledger.Unit) {
 					_, a.Err = ledger.Decide(u.Book, m)
 					u.Refused = a.Err != nil

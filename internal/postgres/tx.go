@@ -52,7 +52,7 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 		case locked.IsZero():
 			locked = begun
 		case time.Since(locked) >= command.BlockedFor:
-			return lockedOut(err)
+			return lockedOut(err, db.recorded)
 		}
 		return err
 	})

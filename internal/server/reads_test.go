@@ -306,7 +306,7 @@ func TestReadsTakeNoConnectionOfCommands(t *testing.T) {
 		}
 		path = strings.Replace(path, "{id}", newUUID(), 1)
 		// The first time the credential is looked up, and what works in the background may take a connection at any time.
-		const tries = 5
+		const tries = 50
 		for try := 1; ; try++ {
 			before := taken()
 			response, err := e.trySend(send{method: http.MethodGet, path: path})

@@ -94,7 +94,7 @@ type Target interface {
 // Client sends commands to one or more servers. It is safe for concurrent use.
 type Client struct {
 	key     string
-	http    *http.Transport
+	http    http.RoundTripper
 	once    *client.Client // tries once
 	batched *client.Batcher
 	history *History
@@ -108,13 +108,18 @@ type Client struct {
 // NewClient makes a client with a key that spreads its attempts over the servers in turn, wherever they are by then, and records
 // its commands in history. Close it when done.
 func NewClient(history *History, key string, targets ...Target) *Client {
-	c := &Client{key: key, history: history, targets: targets, limit: attemptLimit, http: &http.Transport{
+	return NewClientOver(&http.Transport{
 		DialContext:         (&net.Dialer{Timeout: attemptLimit}).DialContext,
 		MaxIdleConns:        0, // no limit over all hosts; a restarted server is another host
 		MaxIdleConnsPerHost: 2048,
 		IdleConnTimeout:     time.Minute,
 		DisableCompression:  true,
-	}}
+	}, history, key, targets...)
+}
+
+// NewClientOver is [NewClient] whose attempts go by a transport of the caller's.
+func NewClientOver(transport http.RoundTripper, history *History, key string, targets ...Target) *Client {
+	c := &Client{key: key, history: history, targets: targets, limit: attemptLimit, http: transport}
 	c.once = c.API(client.Retry{Attempts: 1})
 	c.batched = client.NewBatcher(c.once)
 	return c
@@ -158,7 +163,7 @@ func (c inTurn) RoundTrip(req *http.Request) (*http.Response, error) {
 func (c *Client) LimitAttempts(d time.Duration) { c.limit = d }
 
 // Close drops the idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() { (&http.Client{Transport: c.http}).CloseIdleConnections() }
 
 // Get reads a path from the next server.
 func (c *Client) Get(ctx context.Context, path string) Answer {

@@ -2,8 +2,8 @@
 //
 // It sees the product from outside alone: the binary, the HTTP interface, the database's tables. What other packages' tests
 // use, too, is exported: [Build] builds the binary once a test run, a [Server] is a process of it on a free port, with a private
-// data directory or on a shared database, and [KillPostgres] kills the processes of a private PostgreSQL. What package torture runs
-// against installations that are no test's, is exported, too:
+// data directory or on a shared database, and [KillPostgres] kills the processes of a private PostgreSQL. Package torture runs what
+// else is exported against installations that are no test's, and package explore uses clients, histories and commands:
 //
 //   - Client sends commands with idempotency keys. Its Settle repeats one until it has a final answer, whatever the servers go
 //     through meanwhile, and records every answer in a History.

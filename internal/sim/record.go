@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -94,6 +95,13 @@ type waiter struct {
 
 // NewHistory makes an empty history.
 func NewHistory() *History { return &History{Recorder: new(tally.Recorder), keys: map[string]bool{}} }
+
+// Clone returns a history that begins with the commands of this one.
+func (h *History) Clone() *History {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return &History{Recorder: new(tally.Recorder), ops: append([]*Op(nil), h.ops...), keys: maps.Clone(h.keys), answers: h.answers}
+}
 
 // NewOp makes a POST command. The key must be new to its path: two commands under one key would be one to the server.
 func NewOp(kind Kind, path, key string, body any) *Op {

@@ -31,6 +31,13 @@ func TestExpiredTopicIsStopped(t *testing.T) {
 	}
 	do("pause", ``)
 	do("replay", fmt.Sprintf(`{"topic":%q,"after":1}`, old.topic))
+	testwait.Eventually(t, patience, "all of it is in the public log, without which it is kept", func() bool {
+		var logged bool
+		conn := connect(t, database)
+		testwait.Must(t, conn.QueryRow(t.Context(), `SELECT coalesce((SELECT next FROM log_topics WHERE kind = 2 AND id = $1), 0) >= $2`, old.id, first).Scan(&logged))
+		testwait.Check(t, conn.Close(t.Context()))
+		return logged
+	})
 	// A server that starts looks at once for what is too old.
 	code, err := server.Terminate(testwait.Context(t, patience))
 	if err != nil || code != 0 {

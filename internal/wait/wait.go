@@ -4,7 +4,9 @@ package wait
 
 import (
 	"context"
-	"math/rand/v2"
+	"crypto/rand"
+	"encoding/binary"
+	mathrand "math/rand/v2"
 	"time"
 )
 
@@ -39,10 +41,28 @@ func Reconnect(ctx context.Context, session func() error, lost func(err error, i
 		if time.Since(began) > maxPause {
 			pause = firstPause
 		}
-		in := pause/2 + rand.N(pause) //nolint:gosec // Jitter needs no secrecy.
+		in := Jitter(pause)
 		lost(err, in)
 		For(ctx, in)
 	}
+}
+
+// Jitter returns a pause of d but for half of it by chance, so that many that wait do not go on together. The chance needs no
+// secrecy; it comes from crypto/rand because tests can say what that returns (testing/cryptotest).
+func Jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return d/2 + time.Duration(mathrand.New(source{}).Int64N(int64(d))) //nolint:gosec // Its source is crypto/rand.
+}
+
+type source struct{}
+
+// Uint64 implements [mathrand.Source].
+func (source) Uint64() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // It never fails.
+	return binary.LittleEndian.Uint64(b[:])
 }
 
 // Every calls f at once, and again whenever d has passed or wake has a value, until ctx ends. wake may be nil.

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"embed"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -260,7 +259,7 @@ func persist(ctx context.Context, f func(again bool) error) error {
 		if err == nil || ctx.Err() != nil || !rediskit.Passing(err) || time.Now().After(deadline) {
 			return err
 		}
-		if !wait.For(ctx, pause/2+rand.N(pause)) { //nolint:gosec // Jitter needs no secrecy.
+		if !wait.For(ctx, wait.Jitter(pause)) {
 			return err
 		}
 		pause = min(2*pause, maxBackoff)

@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as pause } from "node:timers/promises";
 
 import { json, lose, problem, serve } from "./server.mjs";
 
@@ -83,8 +84,15 @@ test("a page verifies a proof, calls its server and follows a topic", { skip, ti
   t.after(async () => {
     browser.kill();
     await ended;
-    // Its helpers write for some moments after it has ended.
-    rmSync(profile, { recursive: true, force: true, maxRetries: 100, retryDelay: 100 });
+    // Its helpers write for some moments after it has ended. rmSync's own retries would not look again at what is in the directory.
+    for (let left = 100; ; left--) {
+      try {
+        return rmSync(profile, { recursive: true, force: true });
+      } catch (error) {
+        if (left === 0) throw error;
+        await pause(50);
+      }
+    }
   });
   const result = await Promise.race([finished, ended.then(() => assert.fail("chromium ended without a result"))]);
   assert.deepEqual(result, {

@@ -70,7 +70,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 	if _, ok := c.Op.(Create); !ok {
 		return command.Answer{}, fmt.Errorf("auction: %T does not create an auction", c.Op)
 	}
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
+	return command.Execute(ctx, c.Key, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
 }
 
 // Execute decides one command on an auction, commits it together with its neighbours, and returns its answer. It returns
@@ -86,7 +86,7 @@ func (s *Service) Execute(ctx context.Context, auction uuid.UUID, c command.Comm
 	if _, ok := c.Op.(CloseRound); ok { // The leader tries again by itself, and has other rounds to close.
 		return s.group.Do(ctx, auction, c)
 	}
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, auction, c) })
+	return command.Execute(ctx, c.Key, func() (command.Answer, error) { return s.group.Do(ctx, auction, c) })
 }
 
 // ExecuteAll queues commands on one auction, to be decided in their order, and returns the function that waits for their outcomes,

@@ -47,7 +47,7 @@ func NewService(store Store, o groupcommit.Options) *Service {
 // groupcommit.ErrFull, groupcommit.ErrClosed, command.ErrUnavailable, command.ErrUnknownOutcome, or the context's error,
 // after which the command may still be executed.
 func (s *Service) Execute(ctx context.Context, c command.Command[Op]) (command.Answer, error) {
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, lane{}, c) })
+	return command.Execute(ctx, c.Key, func() (command.Answer, error) { return s.group.Do(ctx, lane{}, c) })
 }
 
 // ExecuteAll queues commands, to be decided in their order, and returns the function that waits for their outcomes, which are those of

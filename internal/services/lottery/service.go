@@ -90,7 +90,7 @@ func (s *Service) Create(ctx context.Context, c command.Command[Op]) (command.An
 		op.Chain = &s.o.Beacon.Chain
 	}
 	c.Op = op
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
+	return command.Execute(ctx, c.Key, func() (command.Answer, error) { return s.group.Do(ctx, creations, c) })
 }
 
 // Execute decides one command on a campaign, commits it together with its neighbours, and returns its answer. It returns
@@ -102,7 +102,7 @@ func (s *Service) Execute(ctx context.Context, campaign uuid.UUID, c command.Com
 	if _, ok := c.Op.(AskDraw); ok {
 		c.Op = AskDraw{Round: s.roundOf(ctx, campaign)}
 	}
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, campaign, c) })
+	return command.Execute(ctx, c.Key, func() (command.Answer, error) { return s.group.Do(ctx, campaign, c) })
 }
 
 // ExecuteAll queues commands on one campaign, to be decided in their order, and returns the function that waits for their outcomes,

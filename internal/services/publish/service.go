@@ -108,7 +108,7 @@ func (s *Service) Execute(ctx context.Context, id uuid.UUID, c command.Command[O
 	if on.isNew() {
 		on.ID = uuid.Nil
 	}
-	return command.Execute(ctx, func() (command.Answer, error) { return s.group.Do(ctx, on, c) })
+	return command.Execute(ctx, c.Key, func() (command.Answer, error) { return s.group.Do(ctx, on, c) })
 }
 
 // Close stops taking commands and waits until those already taken are answered.

@@ -1,0 +1,193 @@
+//go:build unix
+
+package explore
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// conn is a server's end of a connection to the database. What the server writes stays in out until the gate lets it through. It
+// blocks on channels and timers alone, so that a bubble of testing/synctest sees who waits.
+type conn struct {
+	server string
+	signal func() // tells the gate that something is pending
+
+	mu       sync.Mutex
+	out      []byte // written, and not let through
+	writer   string // who wrote the first of it: see caller
+	in       []byte // answered, and not read
+	closed   bool   // by the server
+	cut      bool   // by the gate
+	deadline time.Time
+	wake     chan struct{} // has room for one
+
+	link // the gate's
+}
+
+func newConn(server string, signal func()) *conn {
+	return &conn{server: server, signal: signal, wake: make(chan struct{}, 1)}
+}
+
+func (c *conn) rouse() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Read implements [net.Conn]. One goroutine reads at a time.
+func (c *conn) Read(p []byte) (int, error) {
+	for {
+		c.mu.Lock()
+		deadline := c.deadline
+		switch {
+		case c.closed:
+			c.mu.Unlock()
+			return 0, net.ErrClosed
+		case !deadline.IsZero() && !time.Now().Before(deadline):
+			c.mu.Unlock()
+			return 0, os.ErrDeadlineExceeded
+		case len(c.in) > 0:
+			n := copy(p, c.in)
+			c.in = c.in[n:]
+			c.mu.Unlock()
+			return n, nil
+		case c.cut:
+			c.mu.Unlock()
+			return 0, io.EOF
+		}
+		c.mu.Unlock()
+		var over <-chan time.Time
+		if !deadline.IsZero() {
+			timer := time.NewTimer(time.Until(deadline))
+			defer timer.Stop()
+			over = timer.C
+		}
+		select {
+		case <-c.wake:
+		case <-over:
+		}
+	}
+}
+
+// Write implements [net.Conn]. It never waits.
+func (c *conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, net.ErrClosed
+	case c.cut:
+		return 0, syscall.EPIPE
+	}
+	if len(c.out) == 0 {
+		c.writer = caller()
+	}
+	c.out = append(c.out, p...)
+	c.signal()
+	return len(p), nil
+}
+
+// caller says by which functions the goroutine has come to write something. Goroutines that say the same at one moment, and go on
+// differently, are told apart by that.
+func caller() string {
+	const most = 64
+	var pcs [most]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	var text strings.Builder
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		text.WriteString(f.Function)
+		text.WriteByte(' ')
+	}
+	return text.String()
+}
+
+// Close implements [net.Conn].
+func (c *conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return net.ErrClosed
+	}
+	c.closed = true
+	c.rouse()
+	c.signal()
+	return nil
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
+	c.rouse()
+	return nil
+}
+
+// SetDeadline implements [net.Conn]. Writes never wait, so theirs does not matter.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetWriteDeadline implements [net.Conn].
+func (c *conn) SetWriteDeadline(time.Time) error { return nil }
+
+// LocalAddr implements [net.Conn].
+func (c *conn) LocalAddr() net.Addr { return &net.UnixAddr{Name: c.server, Net: "explored"} }
+
+// RemoteAddr implements [net.Conn].
+func (c *conn) RemoteAddr() net.Addr { return &net.UnixAddr{Name: "database", Net: "explored"} }
+
+// answer gives the server what PostgreSQL has said.
+func (c *conn) answer(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.in = append(c.in, p...)
+	c.rouse()
+}
+
+// sever ends the connection for the server. What it wrote stays on its way.
+func (c *conn) sever() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cut = true
+	c.in = nil
+	c.rouse()
+}
+
+// gone says that the server no longer hears what is answered.
+func (c *conn) gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed || c.cut
+}
+
+// first returns the first whole unit that was written and takes it, if take is set: the start of the session, or all up to a Sync or
+// a Query. It returns nil where there is none.
+func (c *conn) first(started, take bool) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := unit(c.out, started)
+	if n == 0 {
+		return nil
+	}
+	u := c.out[:n:n]
+	if take {
+		c.out = c.out[n:]
+	}
+	return u
+}
+
+// discard drops what was written.
+func (c *conn) discard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out = nil
+}

@@ -1,0 +1,244 @@
+//go:build unix
+
+package explore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/audit"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/sim"
+)
+
+// begin is when a schedule begins, after the moment at which each bubble's time does. What it finds there is older.
+const begin = time.Hour
+
+// checkLimit bounds the checks after a schedule. It is the machine's time, and so it is long.
+const checkLimit = 10 * time.Minute
+
+// Scenario is what servers and clients do while their messages are put in an order.
+type Scenario struct {
+	Servers int
+	// Kills says that servers and processes may be killed.
+	Kills bool
+	// Stall is for how long the messages of a server or process may be stopped; 0: they are not.
+	Stall time.Duration
+	// Loose says that goroutines of one process do the same at one moment, and go on differently. A seed may then be more than one history.
+	Loose bool
+	// Unbooked says that the clients' own books do not know all that they do: bids.
+	Unbooked bool
+	// Install makes tables in the schema [library] beside the servers' own, and triggers. It is called once, and may be nil.
+	Install func(ctx context.Context, db *pgx.Conn) error
+	// Open makes what each schedule begins with. It is called once, and may be nil.
+	Open func(ctx context.Context, c *sim.Client) error
+	// Warm is what clients have each server do, in order and without faults, before each schedule: so servers remember what they have
+	// done. It may be nil.
+	Warm func(ctx context.Context, w *World) error
+	// Play begins what the clients do, by [World.Go].
+	Play func(ctx context.Context, w *World)
+	// Check looks at what came of it, beside what is checked of each schedule; it may be nil.
+	Check func(ctx context.Context, w *World, db *pgx.Conn) error
+}
+
+// Explorer runs schedules of a scenario, one after the other on one database.
+type Explorer struct {
+	t        *testing.T
+	scenario Scenario
+	db       *database
+	opened   *sim.History
+	check    *pgx.Conn // nil while the scenario is opened
+	length   int       // of the schedule without faults
+}
+
+// Result is how a schedule ended.
+type Result struct {
+	Trace []Decision
+	Err   error // what was wrong; nil: nothing
+	// Seen is what clients were told, in a form that is the same each time.
+	Seen []string
+}
+
+// Same reports whether two schedules were the same to everybody.
+func (r Result) Same(other Result) bool {
+	return slices.Equal(r.Trace, other.Trace) && slices.Equal(r.Seen, other.Seen) && (r.Err == nil) == (other.Err == nil)
+}
+
+func migrate(ctx context.Context, url string) error {
+	_, err := postgres.Migrate(ctx, url)
+	return err
+}
+
+// NewExplorer prepares a scenario.
+func NewExplorer(t *testing.T, s Scenario) *Explorer {
+	t.Helper()
+	x := &Explorer{t: t, scenario: s, db: openDatabase(t, migrate, s.Install), opened: sim.NewHistory()}
+	if s.Open != nil {
+		opening := s
+		opening.Warm, opening.Play = nil, func(ctx context.Context, w *World) {
+			w.Go(func() error { return s.Open(ctx, w.Client("opening", names(1)...)) })
+		}
+		if _, err := x.schedule(0, inOrder{}, opening, x.opened); err != nil {
+			t.Fatalf("open the scenario: %v", err)
+		}
+	}
+	if err := x.db.keep(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if x.check, err = pgx.Connect(t.Context(), x.db.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = x.check.Close(context.Background()) })
+	r := x.Run(0, inOrder{})
+	if r.Err != nil {
+		t.Fatalf("the schedule without faults: %v\n%s", r.Err, Tell(r.Trace))
+	}
+	x.length = len(r.Trace)
+	return x
+}
+
+// Seed runs the schedule of a seed.
+func (x *Explorer) Seed(seed uint64) Result { return x.Run(seed, newSeeded(seed, x.length)) }
+
+// Run runs a schedule and checks what came of it. Ids and other random choices depend on the seed.
+func (x *Explorer) Run(seed uint64, s Strategy) Result {
+	if err := x.db.restore(); err != nil {
+		x.t.Fatal(err)
+	}
+	history := x.opened.Clone()
+	w, err := x.schedule(seed, s, x.scenario, history)
+	r := Result{Trace: w.trace, Err: err}
+	ctx, cancel := context.WithTimeout(context.Background(), checkLimit)
+	defer cancel()
+	if err == nil {
+		r.Err = errors.Join(history.CheckReplies(), checkOutcomes(history))
+		if x.scenario.Servers > 0 {
+			r.Err = errors.Join(r.Err, audit.Audit(ctx, x.check))
+		}
+		if !x.scenario.Unbooked {
+			r.Err = errors.Join(r.Err, history.Check(ctx, x.check))
+		}
+		if x.scenario.Check != nil {
+			r.Err = errors.Join(r.Err, x.scenario.Check(ctx, w, x.check))
+		}
+	}
+	for _, op := range history.Ops()[len(x.opened.Ops()):] {
+		for _, a := range op.Answers() { // Of two at one moment, either may be noted first.
+			line := fmt.Sprintf("%s: %d %s", op.Key, a.Status, a.Code())
+			if a.Replayed {
+				line += "(replayed)"
+			}
+			r.Seen = append(r.Seen, line)
+		}
+	}
+	r.Seen = append(r.Seen, w.seen...)
+	slices.Sort(r.Seen) // Two that learn of something together may do so in any order.
+	return r
+}
+
+// checkOutcomes looks for commands whose answers all say that nothing was applied, until one turns out to be stored.
+func checkOutcomes(h *sim.History) error {
+	var wrong []error
+	for _, op := range h.Ops() {
+		final, _ := op.Final()
+		applied := !final.Stored() || !final.Replayed
+		for _, a := range op.Answers() {
+			applied = applied || a.Err != nil || a.Stored() && !a.Replayed || !a.Final() && a.Problem().Outcome != client.NotApplied
+		}
+		if !applied {
+			wrong = append(wrong, fmt.Errorf("%s: each attempt was told that nothing was applied: %v", op, op.Answers()))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// schedule runs a schedule in a bubble of its own.
+func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history *sim.History) (w *World, err error) {
+	cryptotest.SetGlobalRandom(x.t, seed) // For what doesn't ask crypto/rand.Reader.
+	if c, ok := rand.Reader.(*chance); ok {
+		c.begin(seed)
+	}
+	synctest.Test(x.t, func(t *testing.T) {
+		if x.check != nil {
+			time.Sleep(begin)
+		}
+		g := newGate(x.db)
+		w = &World{
+			History: history, Database: x.db.url, gate: g, strategy: s, scenario: scenario, stalled: map[string]time.Time{},
+			servers: map[string]*instance{}, processes: map[string]context.CancelCauseFunc{}, handlers: map[string]http.Handler{},
+		}
+		g.serve = w.handler
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		err = w.await(ctx, func() error {
+			for _, name := range names(scenario.Servers) {
+				if err := w.open(ctx, name); err != nil {
+					return err
+				}
+			}
+			if scenario.Warm != nil {
+				return scenario.Warm(ctx, w)
+			}
+			return nil
+		})
+		w.trace, w.opened = nil, len(history.Ops())
+		g.begin()
+		if err == nil {
+			w.faulty = true
+			scenario.Play(ctx, w)
+			err = w.during(ctx, func() error { w.clients.Wait(); return w.failed })
+		}
+		trace := w.trace
+		w.faulty = false
+		clear(w.stalled)
+		g.begin()
+		cancel()
+		ended := w.await(ctx, func() error {
+			w.clients.Wait()
+			w.restarts.Wait()
+			var failures []error
+			for _, i := range w.all {
+				failures = append(failures, i.close(context.WithoutCancel(ctx)))
+			}
+			return errors.Join(failures...)
+		})
+		err = errors.Join(err, ended)
+		time.Sleep(begin)                           // What is still at work in killed processes gives up.
+		for found := true; found; synctest.Wait() { // A last connection may ask for the end of another one's statement.
+			var finished error
+			found, finished = g.finish()
+			err = errors.Join(err, finished)
+		}
+		w.trace = trace
+	})
+	return w, err
+}
+
+// Shrink looks for a short trace that fails too, with at most tries runs.
+func (x *Explorer) Shrink(seed uint64, trace []Decision, tries int) []Decision {
+	return shrink(trace, tries, func(shorter []Decision) bool {
+		return x.Run(seed, &replayed{shorter}).Err != nil
+	})
+}
+
+// Tell lists decisions, one a line.
+func Tell(trace []Decision) string {
+	var text strings.Builder
+	for i, d := range trace {
+		fmt.Fprintf(&text, "%4d  %s\n", i+1, d)
+	}
+	return text.String()
+}

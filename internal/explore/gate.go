@@ -1,0 +1,457 @@
+//go:build unix
+
+package explore
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Mode is how a message is let through.
+type Mode string
+
+// The modes. The first is what happens where nothing is wrong.
+const (
+	Go   Mode = "go"   // it arrives, and its answer does
+	Hold Mode = "hold" // it arrives; the answer is a message of its own
+	Lose Mode = "lose" // it arrives; the answer is lost, and with it the connection
+	Late Mode = "late" // the connection is cut now, and the message arrives later
+	Drop Mode = "drop" // the connection is cut, and the message is lost
+)
+
+// Option is a message that could be let through next, or another event.
+type Option struct {
+	Label  string // the same in each run of a schedule
+	Thread string // whose it is; the messages of a thread have an order
+	Since  int    // the step that it was first seen at
+	Faults []Mode // what it may meet other than Go
+
+	process string // whose it is; empty: PostgreSQL's or the network's
+	run     func(Mode) error
+}
+
+// link is what the gate knows of a connection.
+type link struct {
+	group      string // whose it is and what for, such as s1/reads
+	name       string // while it has something to say or is in a transaction, such as s1/reads#2
+	backend    *backend
+	statements map[string]string
+	since      map[string]int // when an option was first seen
+	mode       Mode           // of the unit that is being executed
+	partial    []byte         // the answer so far of a unit that waits for a lock
+	parked     bool           // it does
+	parkedAt   time.Time
+	held       []byte // an answer that waits to be let through
+	idle       bool   // the session is in no transaction
+	listens    bool   // the session wants notifications
+	heard      []byte // notifications that wait to be let through
+	ownTimeout time.Duration
+	timeout    time.Duration // how long it waits for locks now
+	ended      bool
+}
+
+// gate is between the servers, their clients and the database. What goes through it does so one at a time. Servers and clients
+// call dial and roundTrip; all else is called by the scheduler while everybody waits.
+type gate struct {
+	db      *database
+	serve   func(server string) http.Handler
+	arrived chan struct{} // has room for one: something may be pending
+
+	mu    sync.Mutex
+	conns []*conn
+	calls []*call
+	lives map[string]int // of the processes
+	step  int
+	moved bool // a unit was executed since sessions were last asked for notifications
+}
+
+func newGate(db *database) *gate {
+	return &gate{db: db, arrived: make(chan struct{}, 1), lives: map[string]int{}}
+}
+
+// begin counts steps from the next one on.
+func (g *gate) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.step = 0
+	for _, c := range g.conns {
+		clear(c.since)
+	}
+}
+
+func (g *gate) signal() {
+	select {
+	case g.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// dial returns the function by which a server connects to the database.
+func (g *gate) dial(server string) func(context.Context, string, string) (net.Conn, error) {
+	g.mu.Lock()
+	life := g.lives[server]
+	g.mu.Unlock()
+	return func(context.Context, string, string) (net.Conn, error) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.lives[server] != life {
+			return nil, errors.New("the server is dead")
+		}
+		c := newConn(server, g.signal)
+		c.statements, c.since = map[string]string{}, map[string]int{}
+		g.conns = append(g.conns, c)
+		return c, nil
+	}
+}
+
+// all are the connections now. A server that was just answered may be making another one.
+func (g *gate) all() []*conn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.conns)
+}
+
+// prepare does one thing that is no choice, and says whether there was one: a session starts, or statements are prepared. It forgets
+// connections that nobody needs.
+func (g *gate) prepare() (bool, error) {
+	g.mu.Lock()
+	g.conns = slices.DeleteFunc(g.conns, func(c *conn) bool { return c.ended || c.backend == nil && c.gone() })
+	g.mu.Unlock()
+	for _, c := range g.all() {
+		if c.backend == nil {
+			if c.first(false, false) != nil {
+				return true, g.start(c)
+			}
+			continue
+		}
+		if u := c.first(true, false); u != nil && !c.parked && len(c.held) == 0 {
+			if tell(u, c.statements); prepares(u) { // It is told for the statements' sake.
+				return true, g.execute(c, Go)
+			}
+		}
+	}
+	return false, nil
+}
+
+// name names the connections that have something to say, with the smallest number that no other one of the group has now. Those of a
+// pool are alike, and which of them a goroutine gets is the machine's choice: it must not be part of a history.
+func (g *gate) name() {
+	type speaker struct {
+		*conn
+
+		what string
+	}
+	var nameless []speaker
+	taken := map[string]bool{}
+	for _, c := range g.conns {
+		u := c.first(true, false)
+		switch {
+		case c.ended || c.backend == nil:
+		case c.name != "":
+			taken[c.name] = true
+		case u != nil:
+			nameless = append(nameless, speaker{c, c.group + " " + tell(u, c.statements) + " " + c.writer + string(u)})
+		case c.gone() || len(c.heard) > 0:
+			nameless = append(nameless, speaker{c, c.group})
+		}
+	}
+	slices.SortStableFunc(nameless, func(a, b speaker) int { return cmp.Compare(a.what, b.what) })
+	for _, c := range nameless {
+		for n := 1; c.name == ""; n++ {
+			if name := c.group + "#" + strconv.Itoa(n); !taken[name] {
+				c.name, taken[name] = name, true
+			}
+		}
+	}
+}
+
+// start starts a session, once the server has asked for it.
+func (g *gate) start(c *conn) error {
+	u := c.first(false, true)
+	if u == nil {
+		return nil
+	}
+	if binary.BigEndian.Uint32(u[4:]) == cancelCode {
+		pid := strconv.FormatUint(uint64(binary.BigEndian.Uint32(u[8:])), 10)
+		c.sever()
+		c.ended = true
+		for _, other := range g.all() {
+			if other.backend != nil && other.backend.pid == pid && other.parked {
+				return errors.Join(g.db.cancel(other.backend), g.settle())
+			}
+		}
+		return nil
+	}
+	parameters := startParameters(u)
+	b, err := g.db.take()
+	if err != nil {
+		return err
+	}
+	app := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(parameters["application_name"], "fairlead"), " "), " ", "-")
+	c.group = c.server + "/" + cmp.Or(app, "commands")
+	if parameters["plan_cache_mode"] != "" {
+		c.group = c.server + "/pipeline"
+	}
+	c.backend, c.idle = b, true
+	c.ownTimeout, c.timeout = 0, 0
+	var set []string
+	for name, value := range parameters {
+		switch name {
+		case "user", "database", "statement_timeout", "idle_in_transaction_session_timeout": // By the machine's time.
+		case "lock_timeout":
+			c.ownTimeout = duration(value)
+		default:
+			set = append(set, fmt.Sprintf("SET %s = '%s'", name, value))
+		}
+	}
+	c.timeout = c.ownTimeout
+	if _, err := b.query(strings.Join(append(set, "SET deadlock_timeout = '1h'"), "; ")); err != nil {
+		return err
+	}
+	key := []byte{'K', 0, 0, 0, 12}
+	pid, _ := strconv.ParseUint(b.pid, 10, 32) // It was written as one.
+	key = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(key, uint32(pid)), 1)
+	c.answer(slices.Concat([]byte{'R', 0, 0, 0, 8, 0, 0, 0, 0}, b.hello, key, []byte{'Z', 0, 0, 0, 5, 'I'}))
+	return nil
+}
+
+// options lists what can happen next, by label.
+func (g *gate) options() []Option {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.name()
+	var all []Option
+	for _, c := range g.conns {
+		process := c.server
+		add := func(what string, faults []Mode, run func(Mode) error) {
+			label := c.name + " " + what
+			if c.since[label] == 0 {
+				clear(c.since)
+				c.since[label] = g.step
+			}
+			all = append(all, Option{Label: label, Thread: c.name, Since: c.since[label], Faults: faults, process: process, run: run})
+		}
+		if c.ended || c.backend == nil {
+			continue
+		}
+		if len(c.held) > 0 {
+			add("answer", []Mode{Lose}, func(m Mode) error { return g.release(c, m) })
+			continue
+		}
+		if c.parked {
+			if process = ""; c.timeout > 0 && time.Since(c.parkedAt) >= c.timeout {
+				add("lock timeout", nil, func(Mode) error { return g.timeOut(c) })
+			}
+			continue
+		}
+		if len(c.heard) > 0 && !c.gone() {
+			add("notification", nil, func(Mode) error { g.notify(c); return nil })
+		}
+		if u := c.first(true, false); u != nil {
+			faults := []Mode{Hold, Lose, Late, Drop}
+			if c.gone() {
+				faults = nil
+			}
+			add(tell(u, c.statements), faults, func(m Mode) error { return g.let(c, m) })
+		} else if c.gone() {
+			add("hangup", nil, func(Mode) error { return g.hangUp(c) })
+		}
+	}
+	all = append(all, g.callOptions()...)
+	slices.SortFunc(all, func(a, b Option) int { return cmp.Compare(a.Label, b.Label) })
+	return all
+}
+
+// let lets a unit through.
+func (g *gate) let(c *conn, m Mode) error {
+	if m == Late || m == Drop {
+		c.sever()
+		if m == Drop {
+			c.discard()
+		}
+		return nil
+	}
+	return errors.Join(g.execute(c, m), g.settle())
+}
+
+func (g *gate) execute(c *conn, m Mode) error {
+	if err := g.db.setClock(time.Now()); err != nil {
+		return err
+	}
+	u := c.first(true, true)
+	if u[0] == 'X' {
+		c.sever()
+		return g.hangUp(c)
+	}
+	for _, sql := range statementsIn(u, c.statements) {
+		c.listens = c.listens || strings.HasPrefix(brief(sql), "listen")
+		for function, limit := range g.db.limits {
+			if strings.Contains(sql, function) {
+				c.timeout = limit
+			}
+		}
+	}
+	u, limit := withoutLimit(u)
+	if limit != "" {
+		c.timeout = duration(limit)
+	}
+	c.mode, g.moved = m, true
+	if err := c.backend.write(u); err != nil {
+		return err
+	}
+	return g.collect(c)
+}
+
+// collect reads the answer to a unit, until it is complete or PostgreSQL waits for a lock.
+func (g *gate) collect(c *conn) error {
+	for {
+		m, err := c.backend.next()
+		if errors.Is(err, errSlow) {
+			waiting, err := g.db.waiting()
+			if err != nil {
+				return err
+			}
+			if slices.Contains(waiting, c.backend.pid) {
+				if !c.parked {
+					c.parked, c.parkedAt = true, time.Now()
+				}
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		if m[0] == 'N' {
+			if _, value, ok := strings.Cut(fields(m), lockTimeoutNotice); ok {
+				c.timeout = duration(strings.TrimSpace(value))
+				continue
+			}
+		}
+		c.partial = append(c.partial, m...)
+		if m[0] == 'Z' {
+			if c.idle = m[5] == 'I'; c.idle {
+				c.timeout = c.ownTimeout
+			}
+			answer := c.partial
+			c.partial, c.parked = nil, false
+			switch c.mode {
+			case Lose:
+				c.sever()
+			case Hold:
+				c.held = answer
+			case Go, Late, Drop: // Of the last two nobody reads it.
+				c.give(answer)
+			}
+			return nil
+		}
+	}
+}
+
+// release lets an answer through that was held.
+func (g *gate) release(c *conn, m Mode) error {
+	if m == Lose {
+		c.sever()
+	} else {
+		c.give(c.held)
+	}
+	c.held = nil
+	return nil
+}
+
+// give gives the server an answer. Between transactions nothing tells a connection from the others of its group.
+func (c *conn) give(answer []byte) {
+	c.answer(answer)
+	if c.idle {
+		c.name = ""
+	}
+}
+
+// hear asks the sessions that listen for notifications, which PostgreSQL gives them only when they are spoken to or at its leisure.
+func (g *gate) hear() error {
+	if !g.moved {
+		return nil
+	}
+	g.moved = false
+	for _, c := range g.all() {
+		if c.backend == nil || c.ended || !c.listens || !c.idle || c.parked {
+			continue
+		}
+		if err := c.backend.write([]byte{'S', 0, 0, 0, 4}); err != nil {
+			return err
+		}
+		for {
+			m, err := c.backend.wait()
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.group, err)
+			}
+			if m[0] == 'Z' {
+				break
+			}
+			c.heard = append(c.heard, m...)
+		}
+	}
+	return nil
+}
+
+// notify lets notifications through.
+func (g *gate) notify(c *conn) {
+	heard := c.heard
+	c.heard = nil
+	c.give(heard)
+}
+
+// hangUp tells PostgreSQL that a connection has ended.
+func (g *gate) hangUp(c *conn) error {
+	c.ended = true
+	return errors.Join(g.db.give(c.backend), g.settle())
+}
+
+// kill ends a server as SIGKILL does: its connections and its clients' are cut. What it wrote may be on its way still.
+func (g *gate) kill(server string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lives[server]++
+	for _, c := range g.conns {
+		if c.server == server {
+			c.sever()
+		}
+	}
+	for _, call := range g.calls {
+		if call.server == server && call.begun {
+			call.fail()
+		}
+	}
+}
+
+// finish ends all sessions. No server needs them any more. It says whether there were any.
+func (g *gate) finish() (found bool, err error) {
+	g.mu.Lock()
+	conns := slices.Clone(g.conns)
+	g.mu.Unlock()
+	for _, c := range conns {
+		c.sever()
+		if c.parked {
+			err = errors.Join(err, g.timeOut(c))
+		}
+	}
+	for _, c := range conns {
+		if c.backend != nil && !c.ended {
+			err = errors.Join(err, g.hangUp(c))
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conns = g.conns[len(conns):]
+	return len(conns) > 0, err
+}
