@@ -26,12 +26,12 @@ func (d *database) services(t *conformance.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	elections := d.schema + "_elections"
 	d.installed(t, func(conn *pgx.Conn) error { return d.make(t.Context(), conn, elections) })
-	address, err := with(d.url, map[string]string{"search_path": d.schema, "fairlead.elections": elections})
+	address, err := inSchema(d.url, d.schema)
 	testwait.Must(t, err)
 	key := strings.Repeat(newID(), 4)
 	open := func(t *conformance.T) *fairlead.Server {
 		s, err := fairlead.Open(t.Context(), fairlead.Options{
-			DatabaseURL: address, Data: filepath.Join(dir, newID()), AdminKey: key, DatabaseConnections: serverConnections,
+			DatabaseURL: address, ElectionSchema: elections, Data: filepath.Join(dir, newID()), AdminKey: key, DatabaseConnections: serverConnections,
 		})
 		testwait.Must(t, err)
 		t.Cleanup(func() { testwait.Check(t, s.Close(context.Background())) })
@@ -43,22 +43,17 @@ func (d *database) services(t *conformance.T) {
 	})
 }
 
-// with adds parameters to the address of a database, which is a URL or a list of settings.
-func with(address string, parameters map[string]string) (string, error) {
+// inSchema has the connections to a database find and make their tables in a schema. The address is a URL or a list of settings.
+func inSchema(address, schema string) (string, error) {
 	if !strings.HasPrefix(address, "postgres://") && !strings.HasPrefix(address, "postgresql://") {
-		for name, value := range parameters {
-			address += " " + name + "=" + value
-		}
-		return address, nil
+		return address + " search_path=" + schema, nil
 	}
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", errors.New("the database's URL can't be read")
 	}
 	q := u.Query()
-	for name, value := range parameters {
-		q.Set(name, value)
-	}
+	q.Set("search_path", schema)
 	u.RawQuery = q.Encode()
 	return u.String(), nil
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -16,19 +15,9 @@ import (
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
-const (
-	// electionsIn has the locks that leaders are elected by, apart from those of the lock service.
-	electionsIn = "fairlead_elections"
-	// electionSetting is a parameter of the database's URL that names another schema for them, from the first step on: step 21 reads it,
-	// too. The servers of fairlead conformance elect leaders apart with it. It is not for an installation that is there, since terms
-	// would begin anew, and servers with another URL would elect leaders beside these.
-	electionSetting = "fairlead.elections"
-)
-
-// electionSchema is where leaders are elected.
-func electionSchema(config *pgx.ConnConfig) pglock.Schema {
-	return pglock.Schema(cmp.Or(config.RuntimeParams[electionSetting], electionsIn))
-}
+// electionSchema has the locks that leaders are elected by, apart from those of the lock service, unless [Options] name another
+// one. Step 21 names it, too.
+const electionSchema = "fairlead_elections"
 
 // Limits of the connections that elections use. A call that takes longer comes too late for a term, and a session that
 // nobody listens to any more must not keep a row locked.

@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	neturl "net/url"
 	"slices"
 	"syscall"
 	"testing"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
-	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -52,44 +49,47 @@ func elect(t *testing.T, db *DB) (e *Elections, g lock.Grant, renewed func(conte
 	}
 }
 
-// TestTermsGoOnFromLeases upgrades a database whose leaders were elected by the table of leases. The schema in which they are from
-// then on is one that the URL names, or else the usual one.
+// TestTermsGoOnFromLeases upgrades a database whose leaders were elected by the table of leases.
 func TestTermsGoOnFromLeases(t *testing.T) {
 	t.Parallel()
-	for _, named := range []string{"", "elected here"} {
-		t.Run(named, func(t *testing.T) {
-			t.Parallel()
-			url := pgtest.NewDatabase(t, func(ctx context.Context, url string) error {
-				conn, err := pgx.Connect(ctx, url)
-				if err != nil {
-					return err
-				}
-				const lease = `INSERT INTO public.leases (name, holder, term, expires_at) VALUES ('auctions', 'an older server', 41, now() + interval '1 hour')`
-				_, err = conn.Exec(ctx, step20+lease, pgx.QueryExecModeSimpleProtocol)
-				return errors.Join(err, conn.Close(ctx))
-			})
-			if named != "" {
-				u, err := neturl.Parse(url)
-				testwait.Must(t, err)
-				q := u.Query()
-				q.Set(electionSetting, named)
-				u.RawQuery = q.Encode()
-				url = u.String()
-			}
-			for range 2 { // The second time changes nothing.
-				if err := migrated(t.Context(), url); err != nil {
-					t.Fatal(err)
-				}
-			}
-			db := open(t, Options{URL: url})
-			if _, g, _ := elect(t, db); g.Tokens["auctions"] != 42 {
-				t.Errorf("the first term is %d", g.Tokens["auctions"])
-			}
-			const schemas = `SELECT array_agg(nspname::text) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relname = 'lock_keys' AND nspname <> 'public'`
-			if got, want := ask[[]string](t, db, schemas), []string{cmp.Or(named, electionsIn)}; !slices.Equal(got, want) {
-				t.Errorf("leaders are elected in %q, want %q", got, want)
-			}
-		})
+	url := pgtest.NewDatabase(t, func(ctx context.Context, url string) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		const lease = `INSERT INTO public.leases (name, holder, term, expires_at) VALUES ('auctions', 'an older server', 41, now() + interval '1 hour')`
+		_, err = conn.Exec(ctx, step20+lease, pgx.QueryExecModeSimpleProtocol)
+		return errors.Join(err, conn.Close(ctx))
+	})
+	for range 2 { // The second time changes nothing.
+		if err := migrated(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, g, _ := elect(t, open(t, Options{URL: url})); g.Tokens["auctions"] != 42 {
+		t.Errorf("the first term is %d", g.Tokens["auctions"])
+	}
+}
+
+// TestElectionsElsewhere elects the leaders of an installation in the schema that it names, and makes no other for that.
+func TestElectionsElsewhere(t *testing.T) {
+	t.Parallel()
+	const named = "elected here"
+	db := open(t, Options{URL: pgtest.NewDatabase(t, nil), ElectionSchema: named})
+	for range 2 {
+		if _, err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, g, _ := elect(t, db); g.Tokens["auctions"] != 1 {
+		t.Errorf("the first term is %d", g.Tokens["auctions"])
+	}
+	const schemas = `SELECT array_agg(nspname::text ORDER BY nspname) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relname = 'lock_keys'`
+	if got := ask[[]string](t, db, schemas); !slices.Equal(got, []string{named, "public"}) {
+		t.Errorf("locks are in %q", got)
+	}
+	if _, err := db.AdvanceTokens(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
