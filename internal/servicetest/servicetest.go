@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,18 +33,9 @@ type Harness struct {
 // patience bounds what should be quick, and may meet a slow database.
 const patience = time.Minute
 
-// test is one of the suite.
-type test struct {
-	conformance.Check
-
-	run func(*suite)
-}
-
-func tests() []test {
-	of := func(name, guarantees, tries string, run func(*suite)) test {
-		return test{conformance.Check{Name: name, Guarantees: strings.Fields(guarantees), Tries: tries}, run}
-	}
-	return []test{
+func tests() conformance.Suite[*suite] {
+	of := conformance.NewTrial[*suite]
+	return conformance.Suite[*suite]{
 		of("LastPositions", "W1 I1", "40 buyers at two servers want 10 positions: 10 are sold, and the one draw is recomputed from its proof", (*suite).lastPositions),
 		of("OneRound", "U1", "12 bidders at two servers bid in one round: the 2 highest pay, and the others get everything back", (*suite).oneRound),
 		of("TransfersBothWays", "A2", "transfers in both directions between few accounts, at two servers: the recount agrees to the unit", (*suite).transfers),
@@ -56,26 +46,17 @@ func tests() []test {
 }
 
 // Checks lists what the suite has, in order.
-func Checks() []conformance.Check {
-	var all []conformance.Check
-	for _, x := range tests() {
-		all = append(all, x.Check)
-	}
-	return all
-}
+func Checks() []conformance.Check { return tests().Checks() }
 
 // Run runs the suite. The checks may share a harness.
 func Run[T conformance.Test[T]](t T, harness func(t T) Harness) {
 	t.Helper()
-	for _, x := range tests() {
-		t.Run(x.Name, func(t T) {
-			t.Parallel()
-			s := &suite{TB: t, h: harness(t), tag: uuid.NewString()[:8]}
-			rng, _ := testwait.Rand(t)
-			s.rng = rng
-			x.run(s)
-		})
-	}
+	conformance.Run(t, tests(), func(t T, _ conformance.Check) *suite {
+		t.Parallel()
+		s := &suite{TB: t, h: harness(t), tag: uuid.NewString()[:8]}
+		s.rng, _ = testwait.Rand(t)
+		return s
+	})
 }
 
 // suite is one check.
