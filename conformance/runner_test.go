@@ -69,3 +69,33 @@ func TestOutOfTime(t *testing.T) {
 		}
 	}
 }
+
+// TestTook judges a promise by three measurements, on a machine that may have been the reason for them.
+func TestTook(t *testing.T) {
+	t.Parallel()
+	const limit = time.Second
+	for name, c := range map[string]struct {
+		took    []time.Duration
+		delayed []bool
+		want    conformance.Verdict
+	}{
+		"the second is within it":      {[]time.Duration{2 * limit, limit}, []bool{false, false}, conformance.Held},
+		"none, on a machine at rest":   {[]time.Duration{2 * limit, 2 * limit, 2 * limit}, []bool{false, false, false}, conformance.Broken},
+		"none, and the machine is now": {[]time.Duration{2 * limit, 2 * limit, 2 * limit}, []bool{false, true, true}, conformance.Broken},
+		"none, on a busy machine":      {[]time.Duration{2 * limit, 2 * limit, 2 * limit}, []bool{true, true, true}, conformance.NotTried},
+	} {
+		r := conformance.Runner{Checks: []conformance.Check{{Name: "it"}}, Limits: map[string]time.Duration{"grant": limit}}
+		results := r.Run(t.Context(), func(t *conformance.T) {
+			t.Run("it", func(t *conformance.T) {
+				for i, took := range c.took {
+					if enough := t.Took("grant", took, func(time.Duration) bool { return c.delayed[i] }); enough != (i == len(c.took)-1) {
+						t.Errorf("measurement %d is good enough: %v", i, enough)
+					}
+				}
+			})
+		})
+		if len(results) != 1 || results[0].Verdict != c.want || len(results[0].Times) != len(c.took) {
+			t.Errorf("%s: %+v", name, results)
+		}
+	}
+}
