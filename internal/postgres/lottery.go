@@ -19,8 +19,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// maxInventories is how many campaigns' inventories a process remembers. The largest takes some 25 MB.
-const maxInventories = 64
+// maxPositions bounds the campaigns' inventories that a process remembers: so many positions in all, of 12 bytes each. A campaign
+// counts as emptyPositions more than it has.
+const (
+	maxPositions   = 64_000_000
+	emptyPositions = 100
+)
 
 // Lottery is the lottery's store.
 type Lottery struct {
@@ -28,6 +32,7 @@ type Lottery struct {
 
 	mu          sync.Mutex
 	inventories map[uuid.UUID]*knownInventory
+	positions   int // of all inventories
 }
 
 // knownInventory is a campaign's inventory as this process has left or read it.
@@ -46,6 +51,7 @@ func NewLottery(db *DB) *Lottery {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		clear(l.inventories)
+		l.positions = 0
 	})
 	return l
 }
@@ -289,8 +295,16 @@ func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.See
 func (l *Lottery) takeInventory(id uuid.UUID) *knownInventory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.dropInventory(id)
+}
+
+// dropInventory forgets an inventory, where there is one. The caller holds the mutex.
+func (l *Lottery) dropInventory(id uuid.UUID) *knownInventory {
 	inv := l.inventories[id]
-	delete(l.inventories, id)
+	if inv != nil {
+		l.positions -= emptyPositions + inv.Positions()
+		delete(l.inventories, id)
+	}
 	return inv
 }
 
@@ -300,13 +314,17 @@ func (l *Lottery) keepInventory(id uuid.UUID, inv *knownInventory) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.dropInventory(id)
+	l.inventories[id] = inv
+	l.positions += emptyPositions + inv.Positions()
 	for other := range l.inventories {
-		if len(l.inventories) < maxInventories {
+		if l.positions <= maxPositions {
 			break
 		}
-		delete(l.inventories, other) // Any one: it is read again when it is needed.
+		if other != id {
+			l.dropInventory(other) // Any one: it is read again when it is needed.
+		}
 	}
-	l.inventories[id] = inv
 }
 
 // newRandom returns a source of uniform integers that nobody can foretell: ChaCha8 with a seed from the system.
