@@ -114,7 +114,7 @@ func TestTable(t *testing.T) {
 	first.tried(all[1], true, now.Add(-time.Hour))
 	page := first.page(all)
 	const row = "\n| [a](../../scripts/mutants/bugs/a.patch) | The limit\\|bound lets one too many through. | W1 | `a/b`: `TestA`, `TestB`, `TestC`, 1 more | 0.0 | 2026-01-02 03:04 | 0123456 |\n"
-	for _, want := range []string{row, "There are 3 bugs, and 2 of them were seen to be caught, on 2026-01-02 at commit 0123456.", "have no line: `c`."} {
+	for _, want := range []string{row, "There are 3 bugs, and 2 of them were seen to be caught: 2 on 2026-01-02 at commit 0123456.", "have no line: `c`."} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in\n%s", want, page)
 		}
@@ -126,7 +126,7 @@ func TestTable(t *testing.T) {
 	second.tried(all[1], false, now)
 	second.tried(all[2], true, now.Add(48*time.Hour))
 	page = second.page(all)
-	for _, want := range []string{row, "2 of them were seen to be caught, from 2026-01-02 to 2026-01-04. ", "have no line: `b`.", "| 2026-01-04 03:04 | 89abcde |"} {
+	for _, want := range []string{row, "2 of them were seen to be caught: 1 on 2026-01-02 at commit 0123456, 1 on 2026-01-04 at commit 89abcde. ", "have no line: `b`.", "| 2026-01-04 03:04 | 89abcde |"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in\n%s", want, page)
 		}

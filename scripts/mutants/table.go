@@ -112,7 +112,7 @@ func (t *table) write(all []*mutant) error {
 
 func (t *table) page(all []*mutant) string {
 	var missing []string
-	dates, commits := map[string]bool{}, map[string]bool{}
+	seen := map[string]int{} // by day and commit
 	var lines strings.Builder
 	for _, m := range all {
 		l := t.lines[m.name]
@@ -121,26 +121,19 @@ func (t *table) page(all []*mutant) string {
 			continue
 		}
 		lines.WriteString(l.text + "\n")
-		date, _, _ := strings.Cut(l.seen, " ")
-		dates[date], commits[l.at] = true, true
+		day, _, _ := strings.Cut(l.seen, " ")
+		seen[day+" at commit "+l.at]++
 	}
-	var when string
-	if days := slices.Sorted(maps.Keys(dates)); len(days) == 1 {
-		when = ", on " + days[0]
-	} else if len(days) > 1 {
-		when = fmt.Sprintf(", from %s to %s", days[0], days[len(days)-1])
-	}
-	if len(commits) == 1 {
-		for commit := range commits {
-			when += " at commit " + commit
-		}
+	when := make([]string, 0, len(seen))
+	for _, at := range slices.Sorted(maps.Keys(seen)) {
+		when = append(when, fmt.Sprintf("%d on %s", seen[at], at))
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Seeded bugs
 
 `+"`make mutants`"+` writes this page. It puts bugs into the source, one at a time, and runs the tests that are to catch each.
-There are %d bugs, and %d of them were seen to be caught%s. The last two columns say when each was, by UTC, and at which commit.
-`, len(all), len(all)-len(missing), when)
+There are %d bugs, and %d of them were seen to be caught: %s. The last two columns say when each was, by UTC, and at which commit.
+`, len(all), len(all)-len(missing), strings.Join(when, ", "))
 	if len(missing) > 0 {
 		fmt.Fprintf(&b, "Those that were not tried yet, or survived, have no line: %s.\n", strings.Join(missing, ", "))
 	}
