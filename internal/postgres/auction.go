@@ -194,7 +194,7 @@ func (s *Auctions) saveRaises(ctx context.Context, tx pgx.Tx, known *speculation
 	saveBids(&b, known.State, w.nonce, guardedWrites)
 	saveAudit(&b, u.Audit, known.Book.Now())
 	saveKeys(&b, u.Keys.Fresh(), known.Book.Now(), guardedWrites)
-	return finish(ctx, tx, &b, crashpoint.AuctionBeforeCommit)
+	return finish(ctx, tx, &b, crashpoint.AuctionBeforeCommit, errStale) // By the clock, for example.
 }
 
 // saveRounds writes what changes more than bids do: rounds, their winners, the auction's status. It leaves COMMIT to the caller.

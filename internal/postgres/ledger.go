@@ -88,7 +88,11 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	saveAudit(&b, unit.Audit, book.Now())
 	saveKeys(&b, unit.Keys.Fresh(), book.Now(), guardedWrites)
 	l.note(unit.Keys.Fresh(), c.References)
-	return finish(ctx, tx, &b, crashpoint.LedgerBeforeCommit)
+	surprise := errLostRow
+	if len(c.CreatedAccounts) > 0 { // Another process may have made one since we looked.
+		surprise = errStale
+	}
+	return finish(ctx, tx, &b, crashpoint.LedgerBeforeCommit, surprise)
 }
 
 // setHoldsAside does without holds that somebody else has locked: those that are known to be, and, in a run after one that waited
@@ -340,6 +344,16 @@ func (l *bookLock) queue(ctx context.Context, tx pgx.Tx, b *pgx.Batch) {
 	}
 	loadKeys(b, l.keys, &l.known)
 	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&l.now) })
+}
+
+// covers reports whether the accounts are among those that are locked, or set aside.
+func (l *bookLock) covers(accounts []string) bool {
+	for _, id := range accounts {
+		if _, found := slices.BinarySearch(l.accounts, id); !found && l.blocked[id] == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // book makes the book of what was read.

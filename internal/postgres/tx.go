@@ -128,9 +128,9 @@ func sendAndCommit(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	return tx.(*lockingTx).SendAndCommit(ctx, b) //nolint:errcheck // It is one.
 }
 
-// finish is sendAndCommit for statements with guards: one that refuses has the transaction run again. A binary that is built to be killed
+// finish is sendAndCommit for statements with guards, one of which refuses by surprise. A binary that is built to be killed
 // takes two round trips, so that it can be killed in between.
-func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) (err error) {
+func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string, surprise error) (err error) {
 	if crashpoint.Enabled {
 		err = pgkit.Send(ctx, tx, b)
 		crashpoint.Hit(place)
@@ -138,7 +138,7 @@ func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) (err err
 		err = sendAndCommit(ctx, tx, b)
 	}
 	if pgkit.Code(err) == pgkit.DivisionByZero {
-		return fmt.Errorf("%w: %w", errStale, err)
+		return fmt.Errorf("%w: %w", surprise, err)
 	}
 	return err
 }
