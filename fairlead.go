@@ -137,7 +137,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	s.db, err = postgres.Open(ctx, postgres.Options{
 		URL: s.url, MaxConns: s.o.DatabaseConnections - reads, ReadConns: reads, Logger: s.logger, Observer: telemetry.NewTransactions(registry),
 		UnavailableAfter: s.o.UnavailableAfter, Patience: startPatience, Watch: s.watchOf(registry, cross.Local), Sessions: s.o.DatabaseSessions(),
-		ReplicaURL: s.o.ReplicaURL, ReplicaLag: s.o.ReplicaLag,
+		ReplicaURL: s.o.ReplicaURL, ReplicaLag: s.o.ReplicaLag, ElectionSchema: s.o.ElectionSchema,
 	})
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	s.storedKeys = telemetry.NewKeys(registry)
 	s.snapshots = telemetry.NewSnapshots(registry)
 	s.onClose(s.db.Shutdown)
-	if err := s.prepare(ctx, s.db, s.url); err != nil {
+	if err := s.prepare(ctx, s.db); err != nil {
 		return err
 	}
 	//nolint:contextcheck // What is started outlives the start; Close ends it.
@@ -207,7 +207,7 @@ func (s *Server) openDatabase(ctx context.Context) error {
 }
 
 // prepare refuses a database that would not keep its word, and brings its schema up to date.
-func (s *Server) prepare(ctx context.Context, db *postgres.DB, url string, about ...any) error {
+func (s *Server) prepare(ctx context.Context, db *postgres.DB, about ...any) error {
 	findings, err := db.Check(ctx)
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (s *Server) prepare(ctx context.Context, db *postgres.DB, url string, about
 		}
 		logger.WarnContext(ctx, "database", "check", f.Check, "finding", f.Message, "remedy", f.Remedy)
 	}
-	applied, err := postgres.Migrate(ctx, url)
+	applied, err := db.Migrate(ctx)
 	for _, m := range applied {
 		logger.InfoContext(ctx, "migration applied", "version", m.Version, "name", m.Name)
 	}

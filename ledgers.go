@@ -109,7 +109,7 @@ func (s *Server) openLedger(ctx context.Context, registry *prometheus.Registry, 
 		return nil, "", err
 	}
 	s.onClose(db.Shutdown)
-	if err := s.prepare(ctx, db, address, "ledger", name); err != nil {
+	if err := s.prepare(ctx, db, "ledger", name); err != nil {
 		return nil, "", err
 	}
 	switch err := postgres.NewCrossLedger(db).CanPrepare(ctx); {

@@ -24,7 +24,7 @@ import (
 const None = -1
 
 // Options say how a server runs. The zero value is a server with a private PostgreSQL; [DefaultOptions] has what its fields
-// then mean. Each field is the flag of `fairlead serve` of that name.
+// then mean. Each field is the flag of `fairlead serve` of that name, but for AdminKeyMade, ElectionSchema and Logger.
 type Options struct {
 	// Listen is the address of [Server.Run]; default "127.0.0.1:8080". Port 0 takes a free one.
 	Listen string
@@ -35,6 +35,10 @@ type Options struct {
 	// DatabaseConnections is the most pooled connections, a quarter of them for reads alone; 4 or more, default 16. A few
 	// more carry notifications and speculative transactions.
 	DatabaseConnections int32
+	// ElectionSchema is the database schema in which servers elect their leaders; default "fairlead_elections". Two installations
+	// whose tables are in two schemas of one database, by search_path in their URLs, need one each. It is chosen before the first start, for all
+	// servers of an installation.
+	ElectionSchema string
 	// UnavailableAfter is how long the database may be silent before requests that wait for it fail; 500 ms or more,
 	// default 5 s.
 	UnavailableAfter time.Duration

@@ -52,9 +52,9 @@ type Check struct {
 // Judge is a [TB] that judges promises about time by itself. Tests leave that to make promises, since they share their machine.
 type Judge interface {
 	TB
-	// Took is told how long what a named promise bounds took. It reports whether the measurement is good enough: a miss is worth
-	// another try, unless there were too many.
-	Took(promise string, took time.Duration) (enough bool)
+	// Took is told how long what a named promise bounds took, and whether the machine that has measured it was delayed so that this may be why
+	// a limit was missed. It reports whether the measurement is good enough: a miss is worth another try, unless there were too many.
+	Took(promise string, took time.Duration, delayed func(limit time.Duration) bool) (enough bool)
 }
 
 // Seeded is a [TB] that says which seed its random choices come from.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -52,6 +53,10 @@ type Runner struct {
 	// Limits are those of promises about time, by name. A promise without one is not judged.
 	Limits map[string]time.Duration
 	Seed   uint64
+	// Slow is asked after a check in which something came too late, and nothing else was wrong: each of its errors was a
+	// [context.DeadlineExceeded], or its own time was over. Slow says how slow the server is; then nothing was tried. Where that is no
+	// reason it says nothing, and the check is broken. It may be nil.
+	Slow func(ctx context.Context) (why string)
 	// Ended is told of each check, one call at a time. It may be nil.
 	Ended func(r Result)
 
@@ -80,7 +85,7 @@ func (r *Runner) Run(ctx context.Context, run func(t *T)) []Result {
 	r.mu.Unlock()
 	t := r.newT(ctx, Setup, make(chan struct{}, max(r.Parallel, 1)))
 	t.do(run)
-	if result := t.result(); result.Verdict != Held { // The suite itself did not get as far as its checks.
+	if result := t.result(ctx); result.Verdict != Held { // The suite itself did not get as far as its checks.
 		r.end(result)
 	}
 	r.mu.Lock()
@@ -125,6 +130,9 @@ type T struct {
 
 	mu       sync.Mutex
 	failed   bool
+	late     bool // something came too late
+	over     bool // its time is: what fails from then on fails for that
+	punctual bool // a promise about time was missed while the machine was not delayed
 	skipped  bool
 	closed   bool // it is reported, and what is left behind of it changes nothing
 	why, log []string
@@ -187,30 +195,47 @@ func (t *T) run(f func(*T)) Result {
 	select {
 	case <-done:
 	case <-limit.C:
-		t.Errorf("it did not end within %s", patience)
-		t.cancel()
+		t.outOfTime(patience)
 		limit.Reset(parting)
 		select {
 		case <-done:
 		case <-limit.C:
 		}
 	}
-	r := t.result()
+	r := t.result(t.outer)
 	r.Took = time.Since(began)
 	return r
 }
 
+// outOfTime calls the check off.
+func (t *T) outOfTime(patience time.Duration) {
+	t.Error(fmt.Errorf("it did not end within %s: %w", patience, context.DeadlineExceeded))
+	t.mu.Lock()
+	t.over = true
+	t.mu.Unlock()
+	t.cancel()
+}
+
 // result is how the check ended. From then on nothing changes it.
-func (t *T) result() Result {
+func (t *T) result(ctx context.Context) Result {
+	t.mu.Lock()
+	t.closed = true
+	only := t.late && !t.failed
+	t.mu.Unlock()
+	slow := ""
+	if only && t.runner.Slow != nil {
+		slow = t.runner.Slow(ctx)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.closed = true
 	r := Result{Verdict: Held, Why: t.why, Log: t.log, Times: t.times}
 	r.Check, _ = t.runner.check(t.name)
 	switch {
-	case t.failed && t.outer.Err() != nil:
+	case (t.failed || t.late) && t.outer.Err() != nil:
 		r.Verdict, r.Why = NotTried, []string{"interrupted"}
-	case t.failed:
+	case slow != "":
+		r.Verdict, r.Why = NotTried, append([]string{slow}, r.Why...)
+	case t.failed || t.late:
 		r.Verdict = Broken
 	case t.skipped:
 		r.Verdict = NotTried
@@ -269,11 +294,20 @@ func (t *T) note(to *[]string, text string) {
 	}
 }
 
-func (t *T) fail(text string) {
+func (t *T) fail(text string, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.failed = t.failed || !t.closed
+	t.late = t.late || late && !t.closed
+	t.failed = t.failed || !late && !t.closed && !t.over
 	t.note(&t.why, text)
+}
+
+// tooLate reports whether a check that fails with this only waited for too long.
+func tooLate(args []any) bool {
+	return slices.ContainsFunc(args, func(arg any) bool {
+		err, ok := arg.(error)
+		return ok && errors.Is(err, context.DeadlineExceeded)
+	})
 }
 
 func (t *T) skip(text string) {
@@ -311,21 +345,21 @@ func (t *T) Logf(format string, args ...any) {
 }
 
 // Error implements [TB].
-func (t *T) Error(args ...any) { t.fail(fmt.Sprintln(args...)) }
+func (t *T) Error(args ...any) { t.fail(fmt.Sprintln(args...), tooLate(args)) }
 
 // Errorf implements [TB].
-func (t *T) Errorf(format string, args ...any) { t.fail(fmt.Sprintf(format, args...)) }
+func (t *T) Errorf(format string, args ...any) { t.fail(fmt.Sprintf(format, args...), tooLate(args)) }
 
 // Failed implements [TB].
 func (t *T) Failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.failed
+	return t.failed || t.late
 }
 
 // FailNow implements [TB].
 func (t *T) FailNow() {
-	t.fail("")
+	t.fail("", false)
 	runtime.Goexit()
 }
 
@@ -350,8 +384,9 @@ func (t *T) Skipf(format string, args ...any) { t.skip(fmt.Sprintf(format, args.
 // Seed implements [Seeded].
 func (t *T) Seed() uint64 { return t.runner.Seed }
 
-// Took implements [Judge]. Of several measurements the best one counts: the others may be the machine's fault.
-func (t *T) Took(promise string, took time.Duration) (enough bool) {
+// Took implements [Judge]. Of several measurements the best one counts: the others may be the machine's fault. Where all may be, nothing was
+// tried.
+func (t *T) Took(promise string, took time.Duration, delayed func(limit time.Duration) bool) (enough bool) {
 	limit, known := t.runner.Limits[promise]
 	if !known {
 		return true
@@ -360,7 +395,8 @@ func (t *T) Took(promise string, took time.Duration) (enough bool) {
 	if !t.closed {
 		t.times = append(t.times, Time{Promise: promise, Took: took, Limit: limit})
 	}
-	missed := 0
+	t.punctual = t.punctual || took > limit && !delayed(limit)
+	missed, punctual := 0, t.punctual
 	for _, x := range t.times {
 		if x.Promise == promise {
 			missed++
@@ -372,6 +408,8 @@ func (t *T) Took(promise string, took time.Duration) (enough bool) {
 		return true
 	case missed < misses:
 		return false
+	case !punctual:
+		t.Skipf("%s: %s, where %s are promised; the machine that measures this is too busy to tell", promise, took.Round(time.Millisecond), limit)
 	}
 	t.Errorf("%s: %s; promised are %s", promise, took.Round(time.Millisecond), limit)
 	return true

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,6 +176,16 @@ func TestGIDs(t *testing.T) {
 		if _, _, ok := ParseGID("fairlead:0123", other); ok {
 			t.Errorf("%q was read", other)
 		}
+	}
+}
+
+func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
+	do := Call{Saga: uuid.New(), Step: "take"}
+	undo := do
+	undo.Undo = true
+	if do.IdempotencyKey() == undo.IdempotencyKey() || !strings.HasPrefix(undo.IdempotencyKey(), do.Saga.String()) {
+		t.Error(do.IdempotencyKey(), undo.IdempotencyKey())
 	}
 }
 

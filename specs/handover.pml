@@ -13,6 +13,8 @@
 //   L3  While a holder trusts its lease, the key is its own in the tables (unless the clock jumped ahead). Where statements take no time, a
 //       living process that waits for the key of a dead one gets it within TTL + 2, counted anew when the clock steps.
 //
+// With TRACE, the search looks whether histories that were recorded (trace.h) are some of this specification, see below.
+//
 // MISTAKE TOKEN_FROM_CLOCK breaks L1: a token is the database's time
 // MISTAKE PASSED_ON_EARLY breaks L1: within a process, the next holder learns of its grant before that is durable
 // MISTAKE FENCE_OFF breaks L2: the resource does not compare tokens
@@ -215,6 +217,7 @@ inline check() {
 	i = 0
 }
 
+#define wrote(r) ((req[r].at == HELD || req[r].at == OVER) && req[r].token != 0)
 #define busy(r) (req[r].at == ASKING || req[r].at == GRANTED || req[r].at == LOOKING || req[r].at == RENEWING || req[r].at == RENEWED)
 #define ready(r) (!alive(r) || !busy(r) && (req[r].at != WAITING || req[r].polled))
 #define wants(r) (alive(r) && (req[r].at == WAITING || req[r].at == ASKING || req[r].at == LOOKING))
@@ -232,35 +235,62 @@ inline tick() {
 }
 
 #define request(r) \
-	:: atomic { alive(r) && req[r].at == IDLE -> req[r].at = ASKING; req[r].start = time } \
+	:: atomic { alive(r) && req[r].at == IDLE && sees(BEGINS, r, 0) -> saw(); req[r].at = ASKING; req[r].start = time } \
 	:: atomic { req[r].at == ASKING && alive(r) -> ask(r); check() } \
-	:: atomic { req[r].at == GRANTED && alive(r) -> learn(r); check() } \
-	:: atomic { req[r].at == WAITING && alive(r) && !req[r].polled -> req[r].at = LOOKING; req[r].start = time } \
+	:: atomic { req[r].at == GRANTED && alive(r) && sees(HAS, r, req[r].token) -> saw(); learn(r); check() } \
+	:: atomic { req[r].at == WAITING && alive(r) && mayLook(r) -> req[r].at = LOOKING; req[r].start = time } \
 	:: atomic { req[r].at == LOOKING && alive(r) -> look(r); check() } \
 	:: atomic { alive(r) && req[r].at == HELD && time < req[r].trust -> req[r].at = RENEWING; req[r].start = time } \
 	:: atomic { alive(r) && req[r].at == RENEWING -> renew(r); check() } \
-	:: atomic { alive(r) && req[r].at == RENEWED -> relyOn(r); req[r].at = HELD; check() } \
-	:: atomic { alive(r) && req[r].at == HELD -> release(r); check() } \
-	:: atomic { (req[r].at == HELD || req[r].at == OVER) && req[r].token != 0 -> write(r); check() }
+	:: atomic { alive(r) && req[r].at == RENEWED && sees(IS_RENEWED, r, req[r].token) -> saw(); relyOn(r); req[r].at = HELD; check() } \
+	:: atomic { alive(r) && req[r].at == HELD && sees(IS_RELEASED, r, req[r].token) -> saw(); release(r); check() } \
+	:: atomic { wrote(r) && mayWrite(r) -> saw(); write(r); check() }
+
+// A history is what clients see: a request begins, has a token, has its lease renewed, is released, and its writes are accepted or refused.
+// Any other step may come in between. In a run that is recorded nothing fails, and it takes less than a unit of time.
+#ifdef TRACE
+mtype = { BEGINS, HAS, IS_RENEWED, IS_RELEASED, WRITES, IS_REFUSED };
+typedef Event { mtype what; byte who, token }
+byte which, pos, length; // one of several histories, and how much of it was seen
+#include "trace.h" // LONGEST, seen[LONGEST], and record(), which chooses one
+#define sees(event, r, t) (pos < length && seen[pos].what == event && seen[pos].who == r && seen[pos].token == t)
+#define saw() pos++
+#define mayLook(r) true // as often as it is woken
+#define mayWrite(r) (req[r].token >= newest && sees(WRITES, r, req[r].token) || req[r].token < newest && sees(IS_REFUSED, r, req[r].token))
+#define mayFail false
+#else
+#define sees(event, r, t) true
+#define saw() skip
+#define mayLook(r) (!req[r].polled)
+#define mayWrite(r) true
+#define mayFail true
+#endif
 
 active proctype world() {
 	atomic {
 		now.holder = NOBODY; now.lineA = NOBODY; now.lineB = NOBODY; now.lineC = NOBODY; offset = 4;
 		sync();
+#ifdef TRACE
+		record()
+#else
 		if
 		:: punctual = 0
 		:: punctual = 1
 		fi
+#endif
 	}
 	do
 	request(0)
 	request(1)
 	request(2)
 	:: atomic { time < (punctual -> PUNCTUAL_END : END) && (!punctual || ready(0) && ready(1) && ready(2)) -> tick(); check() }
-	:: atomic { !stepped -> stepped = 1; waited = 0; offset = 0 }
-	:: atomic { !stepped -> stepped = 1; waited = 0; ahead = 1; offset = 6 }
-	:: atomic { !crashed -> crashed = 1; same(now, disk); printf("%d: the database crashes\n", time); check() }
-	:: atomic { !dead[0] && !dead[1] -> dead[0] = 1; printf("%d: process 0 dies\n", time) }
-	:: atomic { !dead[0] && !dead[1] -> dead[1] = 1; printf("%d: process 1 dies\n", time) }
+	:: atomic { mayFail && !stepped -> stepped = 1; waited = 0; offset = 0 }
+	:: atomic { mayFail && !stepped -> stepped = 1; waited = 0; ahead = 1; offset = 6 }
+	:: atomic { mayFail && !crashed -> crashed = 1; same(now, disk); printf("%d: the database crashes\n", time); check() }
+	:: atomic { mayFail && !dead[0] && !dead[1] -> dead[0] = 1; printf("%d: process 0 dies\n", time) }
+	:: atomic { mayFail && !dead[0] && !dead[1] -> dead[1] = 1; printf("%d: process 1 dies\n", time) }
+#ifdef TRACE
+	:: atomic { pos == length -> pos = length + 1; c_code { printf("accepted: %d\n", now.which); } }
+#endif
 	od
 }

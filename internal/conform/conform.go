@@ -118,6 +118,8 @@ type suite struct {
 type server interface {
 	target() *Target
 	suites() []suite
+	// write is a small write, as checks make many.
+	write(ctx context.Context) error
 	// remove removes what was made.
 	remove(ctx context.Context) error
 }
@@ -183,7 +185,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 
 // Suites are the names of all suites, in the order in which they run.
 func Suites() []string {
-	return []string{"locks", "claims", "idempotency", "checkpoints"}
+	return []string{"locks", "claims", "idempotency", "checkpoints", "sagas", "services"}
 }
 
 func (o *Options) check() error {
@@ -251,7 +253,7 @@ func (o *Options) runSuite(ctx context.Context, on server, s suite, report *Repo
 			o.Ended(f, len(report.Findings), all)
 		}
 	}
-	runner := &conformance.Runner{Checks: s.checks, Parallel: atOnce, Limits: limits(), Seed: o.Seed, Ended: add}
+	runner := &conformance.Runner{Checks: s.checks, Parallel: atOnce, Limits: limits(), Seed: o.Seed, Ended: add, Slow: func(ctx context.Context) string { return slow(ctx, on) }}
 	results := runner.Run(ctx, s.run)
 	why := []string{"interrupted"}
 	if ctx.Err() == nil {
@@ -265,6 +267,31 @@ func (o *Options) runSuite(ctx context.Context, on server, s suite, report *Repo
 			add(conformance.Result{Check: c, Verdict: conformance.NotTried, Why: why})
 		}
 	}
+}
+
+const (
+	// slowWrite is how long a write takes on a server that is too slow for the waits of the checks, most of which are a minute.
+	slowWrite = 250 * time.Millisecond
+	// slowTries is how many writes have to be slow.
+	slowTries = 3
+)
+
+// slow says how slow a server is, or nothing where its writes are fast enough.
+func slow(ctx context.Context, on server) string {
+	best := time.Duration(0)
+	for i := range slowTries {
+		began := time.Now()
+		if err := on.write(ctx); err != nil {
+			return ""
+		}
+		if took := time.Since(began); i == 0 || took < best {
+			best = took
+		}
+	}
+	if best < slowWrite {
+		return ""
+	}
+	return fmt.Sprintf("the server is too slow: a write takes %d ms", best.Milliseconds())
 }
 
 // best is the least measurement of each promise.

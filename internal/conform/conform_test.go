@@ -64,24 +64,24 @@ func verdict(r *conform.Report, number string) conformance.Verdict {
 func some() []string {
 	return []string{
 		"locks/AllOrNothing", "locks/FenceRefusesOldTokens", "locks/DeadHolderIsReplaced", "claims/LifeOfAClaim", "claims/Limit", "idempotency/Life", "idempotency/ServerRestarts",
-		"checkpoints/guarded", "checkpoints/unreachable",
+		"checkpoints/guarded", "checkpoints/unreachable", "sagas/StepOnce", "sagas/DecisionStands", "services/Retries",
 	}
 }
 
 // TestHolds runs checks on servers that keep their promises.
 func TestHolds(t *testing.T) {
 	t.Parallel()
-	database, redis := pgtest.NewDatabase(t, nil), testredis.Start(t)
+	database, redis := pgtest.Server(t).URL(), testredis.Start(t) // Servers refuse fsync=off, which other test databases have.
 	ended := 0
 	r := report(t, conform.Options{
 		DatabaseURL: database, RedisURL: "redis://" + redis.Addr(), Only: some(), Seed: 7,
 		Ended: func(f conform.Finding, done, all int) {
-			if ended++; done != ended || all != 16 {
+			if ended++; done != ended || all != 19 {
 				t.Errorf("%s: %d of %d, after %d", f.Check, done, all, ended)
 			}
 		},
 	})
-	if !r.Held || r.Seed != 7 || len(r.Findings) != 16 || len(r.Targets) != 2 {
+	if !r.Held || r.Seed != 7 || len(r.Findings) != 19 || len(r.Targets) != 2 {
 		t.Errorf("%+v", r)
 	}
 	for _, f := range r.Findings {
@@ -96,7 +96,7 @@ func TestHolds(t *testing.T) {
 			t.Errorf("no time: %+v", f)
 		}
 	}
-	if verdict(r, "L3") != conformance.Held || verdict(r, "I3") != conformance.NotTried || r.Complete {
+	if verdict(r, "L3") != conformance.Held || verdict(r, "I3") != conformance.NotTried || verdict(r, "I2") != conformance.Held || verdict(r, "T1") != conformance.Held || r.Complete {
 		t.Errorf("%+v", r.Guarantees)
 	}
 	if n := leftover(t, database); n != 0 {
@@ -161,6 +161,22 @@ func TestForgetfulRedis(t *testing.T) {
 	}
 	if notes := strings.Join(r.Targets[0].Notes, " "); !strings.Contains(notes, "appendonly is no") {
 		t.Errorf("notes %q", notes)
+	}
+}
+
+// TestSlowDatabase: a database is too slow in which each write takes longer than the limit.
+func TestSlowDatabase(t *testing.T) {
+	t.Parallel()
+	database := pgtest.NewDatabase(t, nil)
+	const slow = `CREATE FUNCTION public.sleep() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); END $$;
+		CREATE EVENT TRIGGER sleep ON ddl_command_end WHEN TAG IN ('COMMENT') EXECUTE FUNCTION public.sleep()`
+	_, err := connect(t, database).Exec(t.Context(), slow, pgx.QueryExecModeSimpleProtocol)
+	testwait.Must(t, err)
+	if why := conform.SlowDatabase(t.Context(), database, "public"); !strings.Contains(why, "too slow") {
+		t.Errorf("%q", why)
+	}
+	if why := conform.SlowDatabase(t.Context(), database, "absent"); why != "" { // What can't be measured is no reason.
+		t.Errorf("%q", why)
 	}
 }
 

@@ -113,6 +113,11 @@ func (e *etcd) lockHarness(t *conformance.T) locktest.Harness {
 	}
 }
 
+func (e *etcd) write(ctx context.Context) error {
+	_, err := e.around.Put(ctx, e.prefix+"written", "x")
+	return err
+}
+
 // remove deletes what is under the prefix.
 func (e *etcd) remove(ctx context.Context) error {
 	_, err := e.around.Delete(ctx, e.prefix, clientv3.WithPrefix())

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"context"
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
@@ -12,6 +13,11 @@ const Numbers = numbers
 
 // Titles are those of the guarantees.
 func Titles() map[string]string { return titles() }
+
+// SlowDatabase says how slow a database is, in which the schema is there.
+func SlowDatabase(ctx context.Context, url, schema string) string {
+	return slow(ctx, &database{url: url, schema: schema})
+}
 
 // TestLimits compares the limits with the list of promises.
 func TestLimits(t *testing.T) {

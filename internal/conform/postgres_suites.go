@@ -16,10 +16,13 @@ import (
 	keys "github.com/fairlead-dev/fairlead/idempotency/pgstore"
 	keytest "github.com/fairlead-dev/fairlead/idempotency/storetest"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/sagatest"
+	"github.com/fairlead-dev/fairlead/internal/servicetest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
+	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
 
 func (d *database) suites() []suite {
@@ -39,6 +42,11 @@ func (d *database) suites() []suite {
 			d.installed(t, func(conn *pgx.Conn) error { return checkpoints.Install(t.Context(), conn, d.schema) })
 			checkpointtest.Run(t, d.checkpointHarness)
 		}},
+		{"sagas", sagatest.Checks(), func(t *conformance.T) {
+			d.installed(t, func(conn *pgx.Conn) error { return sagatest.Install(t.Context(), conn, pgsaga.Schema(d.schema)) })
+			sagatest.Run(t, d.sagaHarness)
+		}},
+		{"services", servicetest.Checks(), d.services},
 	}
 }
 
@@ -51,13 +59,13 @@ func (d *database) installed(t *conformance.T, install func(conn *pgx.Conn) erro
 }
 
 // pool is that of one process.
-func (d *database) pool(t *conformance.T) *pgxpool.Pool { return d.poolOn(t, nil) }
+func (d *database) pool(t *conformance.T) *pgxpool.Pool { return d.poolOn(t, perProcess, nil) }
 
-// poolOn is a pool that reaches the database by a line, if there is one.
-func (d *database) poolOn(t *conformance.T, l *line) *pgxpool.Pool {
+// poolOn is a pool of one process that reaches the database by a line, if there is one.
+func (d *database) poolOn(t *conformance.T, most int32, l *line) *pgxpool.Pool {
 	config, err := pgxpool.ParseConfig(d.url)
 	testwait.Must(t, err)
-	config.MaxConns = perProcess
+	config.MaxConns = most
 	if l != nil {
 		config.ConnConfig.DialFunc = l.dial
 	}
@@ -104,7 +112,7 @@ func (d *database) keyHarness(t *conformance.T, _ bool) keytest.Harness {
 
 func (d *database) checkpointHarness(t *conformance.T) checkpointtest.Harness {
 	var l line
-	around, through := d.pool(t), d.poolOn(t, &l)
+	around, through := d.pool(t), d.poolOn(t, perProcess, &l)
 	prefix := newID() + ":"
 	return checkpointtest.Harness{
 		Prefix: prefix,
@@ -120,4 +128,10 @@ func (d *database) checkpointHarness(t *conformance.T) checkpointtest.Harness {
 		},
 		Break: l.cut,
 	}
+}
+
+// sagaHarness has both branches of transactions in the one database that there is.
+func (d *database) sagaHarness(t *conformance.T) sagatest.Harness {
+	pool := d.poolOn(t, sagaConnections, nil)
+	return sagatest.Harness{Pools: [2]*pgxpool.Pool{pool, pool}, Schema: pgsaga.Schema(d.schema), Prefix: d.prepared}
 }

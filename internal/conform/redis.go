@@ -169,6 +169,10 @@ func (r *redis) checkpointHarness(t *conformance.T) checkpointtest.Harness {
 	}
 }
 
+func (r *redis) write(ctx context.Context) error {
+	return r.around.Do(ctx, r.around.B().Set().Key(r.mark+":written").Value("x").Build()).Error()
+}
+
 // remove deletes what has the mark in its name.
 func (r *redis) remove(ctx context.Context) error {
 	defer r.around.Close()

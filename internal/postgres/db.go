@@ -26,6 +26,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/standby"
 	"github.com/fairlead-dev/fairlead/internal/wait"
+	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
 // Limits of a session. They bound how long a stopped or forgotten process can stand in the way of the others.
@@ -73,6 +74,9 @@ type Options struct {
 	// Sessions is how many connections to this database the whole process may need, see [Sessions]. A connection pooler that does
 	// not give as many is refused. 0: it is not asked for more than a few.
 	Sessions int
+	// ElectionSchema has the locks that leaders are elected by; empty: fairlead_elections. [DB.Migrate] makes it. It is the same for all
+	// servers of an installation from its beginning: terms would begin anew in another one.
+	ElectionSchema string
 	// Dial opens the connections to the database; nil: the network does. Tests order and cut what goes over them.
 	Dial pgconn.DialFunc
 }
@@ -106,6 +110,8 @@ type DB struct {
 	ready     readiness
 	history   history
 	pooler    pooler
+	url       string
+	elections pglock.Schema
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
@@ -169,7 +175,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	db := &DB{logger: o.Logger, observer: o.Observer, shared: sharedTargets{logger: o.Logger}}
+	db := &DB{logger: o.Logger, observer: o.Observer, shared: sharedTargets{logger: o.Logger}, url: o.URL, elections: pglock.Schema(cmp.Or(o.ElectionSchema, electionSchema))}
 	db.history.begin(o.Watch, newest, o.Logger)
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		inUTC(conn)

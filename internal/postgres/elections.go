@@ -15,8 +15,9 @@ import (
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
 
-// electionSchema has the locks that leaders are elected by, apart from those of the lock service. Migrations name it, too.
-const electionSchema pglock.Schema = "fairlead_elections"
+// electionSchema has the locks that leaders are elected by, apart from those of the lock service, unless [Options] name another
+// one. Step 21 names it, too.
+const electionSchema = "fairlead_elections"
 
 // Limits of the connections that elections use. A call that takes longer comes too late for a term, and a session that
 // nobody listens to any more must not keep a row locked.
@@ -53,7 +54,7 @@ func NewElections(db *DB) (*Elections, error) {
 		pool: pool, logger: db.logger, presence: db.presence, spec: db.spec,
 		runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger},
 	}
-	return &Elections{pglock.New(pool, pglock.Options{Schema: electionSchema, Run: own.run, Logger: db.logger}), own}, nil
+	return &Elections{pglock.New(pool, pglock.Options{Schema: db.elections, Run: own.run, Logger: db.logger}), own}, nil
 }
 
 // Acquire implements [lock.Backend]. The grant commits in a transaction of [DB.run], which refuses a commit that is not

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -67,6 +68,28 @@ func TestTermsGoOnFromLeases(t *testing.T) {
 	}
 	if _, g, _ := elect(t, open(t, Options{URL: url})); g.Tokens["auctions"] != 42 {
 		t.Errorf("the first term is %d", g.Tokens["auctions"])
+	}
+}
+
+// TestElectionsElsewhere elects the leaders of an installation in the schema that it names, and makes no other for that.
+func TestElectionsElsewhere(t *testing.T) {
+	t.Parallel()
+	const named = "elected here"
+	db := open(t, Options{URL: pgtest.NewDatabase(t, nil), ElectionSchema: named})
+	for range 2 {
+		if _, err := db.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, g, _ := elect(t, db); g.Tokens["auctions"] != 1 {
+		t.Errorf("the first term is %d", g.Tokens["auctions"])
+	}
+	const schemas = `SELECT array_agg(nspname::text ORDER BY nspname) FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relname = 'lock_keys'`
+	if got := ask[[]string](t, db, schemas); !slices.Equal(got, []string{named, "public"}) {
+		t.Errorf("locks are in %q", got)
+	}
+	if _, err := db.AdvanceTokens(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

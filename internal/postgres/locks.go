@@ -228,7 +228,7 @@ func (l *Locks) release(ctx context.Context, c command.Command[lock.Renewal], id
 // AdvanceTokens makes the tokens of locks and the terms of leaders jump ahead, past those of a history that is lost. It returns
 // the number above which all later tokens of locks are.
 func (db *DB) AdvanceTokens(ctx context.Context) (floor int64, err error) {
-	if _, err := electionSchema.AdvanceTokens(ctx, db.pool, pglock.LostGrants); err != nil {
+	if _, err := db.elections.AdvanceTokens(ctx, db.pool, pglock.LostGrants); err != nil {
 		return 0, fmt.Errorf("postgres: %w", err)
 	}
 	if floor, err = pglock.Schema("").AdvanceTokens(ctx, db.pool, pglock.LostGrants); err != nil {

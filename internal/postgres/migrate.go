@@ -79,11 +79,16 @@ const (
 // Commands go on meanwhile. A step that meets a table which somebody has locked gives up soon and is tried again, for a minute.
 // Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], or the database's.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
-	return migrateWith(ctx, url, migrations)
+	return migrateWith(ctx, url, electionSchema, migrations)
+}
+
+// Migrate is the function [Migrate] on the database of db, whose leaders are elected where its [Options] say.
+func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
+	return migrateWith(ctx, db.url, db.elections, migrations)
 }
 
 // migrateWith is Migrate with the steps in a directory "migrations" of files.
-func migrateWith(ctx context.Context, url string, files fs.FS) ([]Migration, error) {
+func migrateWith(ctx context.Context, url string, elections pglock.Schema, files fs.FS) ([]Migration, error) {
 	var applied []Migration
 	err := withProvider(url, files, func(p *goose.Provider, db *sql.DB) error {
 		version, newest, err := p.GetVersions(ctx)
@@ -97,7 +102,7 @@ func migrateWith(ctx context.Context, url string, files fs.FS) ([]Migration, err
 				return oldest, db.QueryRowContext(ctx, selectSupport).Scan(&oldest)
 			})
 		}
-		if err := installPackages(ctx, url); err != nil {
+		if err := installPackages(ctx, url, elections); err != nil {
 			return err
 		}
 		for start := time.Now(); ; {
@@ -185,13 +190,13 @@ func checkServers(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.F
 
 // installPackages installs the tables that packages define themselves: locks and sagas beside those of the services, and the locks
 // of elections in a schema of their own.
-func installPackages(ctx context.Context, url string) (err error) {
+func installPackages(ctx context.Context, url string, elections pglock.Schema) (err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	return errors.Join(pglock.Schema("").Install(ctx, conn), electionSchema.Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
+	return errors.Join(pglock.Schema("").Install(ctx, conn), elections.Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
 }
 
 // MigrationStatus lists all steps, applied or pending, in order.

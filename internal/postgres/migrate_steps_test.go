@@ -65,7 +65,7 @@ func TestLaterVersions(t *testing.T) {
 	}()
 	testwait.Eventually(t, patience, "a beat", func() bool { return ask[int](t, db, `SELECT count(*) FROM servers`) == 1 })
 
-	applied, err := migrateWith(t.Context(), url, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
+	applied, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
 	if err != nil || len(applied) != 1 {
 		t.Fatalf("%+v, %v", applied, err)
 	}
@@ -75,14 +75,14 @@ func TestLaterVersions(t *testing.T) {
 	}
 
 	later := laterSteps(t, map[string]string{"00100_expand.sql": expanding, "00101_contract.sql": contracting})
-	_, err = migrateWith(t.Context(), url, later)
+	_, err = migrateWith(t.Context(), url, electionSchema, later)
 	if !errors.Is(err, ErrOldServers) || !strings.Contains(err.Error(), "v1.2.3") {
 		t.Fatalf("with a server at work: %v", err)
 	}
 	becomes(t, db, "")
 	cancel()
 	<-ended
-	if applied, err = migrateWith(t.Context(), url, later); err != nil || len(applied) != 1 {
+	if applied, err = migrateWith(t.Context(), url, electionSchema, later); err != nil || len(applied) != 1 {
 		t.Fatalf("%+v, %v", applied, err)
 	}
 	becomes(t, db, operator.UnreadySchema)
@@ -114,7 +114,7 @@ func TestStepWaitsForNobody(t *testing.T) {
 
 			done := make(chan error, 1)
 			go func() {
-				_, err := migrateWith(t.Context(), url, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
+				_, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
 				done <- err
 			}()
 			// The deadlock of a command behind a step behind the read would last until the read ends, which it does after the commands.
@@ -200,7 +200,7 @@ func TestIndexesAreBuiltBesideCommands(t *testing.T) {
 	migrate := func(ctx context.Context) <-chan error {
 		done := make(chan error, 1)
 		go func() {
-			_, err := migrateWith(ctx, url, laterSteps(t, map[string]string{"00100_index.sql": build}))
+			_, err := migrateWith(ctx, url, electionSchema, laterSteps(t, map[string]string{"00100_index.sql": build}))
 			done <- err
 		}()
 		testwait.Eventually(t, patience, "a build of the index waits, or the removal of the one before", func() bool {

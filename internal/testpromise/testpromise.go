@@ -51,10 +51,14 @@ func CheckEach(tb conformance.TB, names []string, try func(seen func(name string
 	if j, ok := tb.(conformance.Judge); ok { // It is no test, and has the machine's owner to tell.
 		for enough := false; !enough && !tb.Failed(); {
 			m := newMeasurements(names)
-			try(m.seen)
+			stop := sync.OnceValue(startControl())
+			func() {
+				defer stop() // A try may end the check.
+				try(m.seen)
+			}()
 			enough = true
 			for i, name := range names {
-				enough = j.Took(name, m.worst(i)) && enough
+				enough = j.Took(name, m.worst(i), stop().delayed) && enough
 			}
 		}
 		return

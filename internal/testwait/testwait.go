@@ -4,6 +4,7 @@ package testwait
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -30,7 +31,7 @@ func Eventually(tb conformance.TB, limit time.Duration, what string, ok func() b
 	pause := poll
 	for deadline := time.Now().Add(limit); !ok(); pause = min(pause+time.Millisecond, most) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("%s: not within %v", what, limit)
+			tb.Fatal(fmt.Errorf("%s: not within %v: %w", what, limit, context.DeadlineExceeded)) // What may be a slow server's fault, a conformance.T tells by that.
 		}
 		wait.For(context.Background(), pause)
 	}

@@ -89,7 +89,7 @@ func writeExplored(page string, m *mutant) error {
 	if err != nil {
 		return err
 	}
-	all, err := read(nil)
+	all, err := read()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 //	go run ./scripts/mutants                     every bug, one after the other
 //	go run ./scripts/mutants NAME…               some of them
 //	go run ./scripts/mutants --sample 5 --seed 7 some, chosen by a seed
+//	go run ./scripts/mutants --table FILE --oldest 10   those whose lines in the table are oldest, or missing
 //	go run ./scripts/mutants --check             only whether all patches apply and compile, and their tests exist
 //	go run ./scripts/mutants --explored 500      look for those with a scenario in so many explored schedules, without their tests
 //	  --again 100                                and run each seed that finds one so many times again
@@ -17,7 +18,7 @@
 //
 // The tests named are first run without any bug, and must pass. The source tree isn't changed: the compiler reads patched copies. A bug is
 // caught only if a test fails by itself ("--- FAIL"); one that doesn't compile, hangs or ends the process is an error, as is one that
-// survives.
+// survives. A table is written after each bug, and keeps the lines of those that are not tried.
 package main
 
 import (
@@ -51,28 +52,54 @@ type program struct {
 	types      *checker
 }
 
+// options are the command's flags.
+type options struct {
+	check          bool
+	sample, oldest int
+	schedules      int
+	again          int
+	seed           uint64
+	table          string
+}
+
 func main() {
-	var (
-		check  = flag.Bool("check", false, "run no tests: check that all patches apply and compile, and that their tests exist")
-		sample = flag.Int("sample", 0, "how many bugs to choose at random; 0: all")
-		seed   = flag.Uint64("seed", rand.Uint64(), "what the choice depends on") //nolint:gosec // It hides nothing.
-		table  = flag.String("table", "", "the Markdown file to write")
-		many   = flag.Int("explored", 0, "run no tests but so many schedules of each bug's scenario")
-		again  = flag.Int("again", 0, "how often a seed that finds a bug is run again, and its history compared")
-	)
+	var o options
+	flag.BoolVar(&o.check, "check", false, "run no tests: check that all patches apply and compile, and that their tests exist")
+	flag.IntVar(&o.sample, "sample", 0, "how many bugs to choose at random; 0: all")
+	flag.IntVar(&o.oldest, "oldest", 0, "how many bugs to choose whose lines in the table are oldest, or missing; 0: all")
+	flag.Uint64Var(&o.seed, "seed", rand.Uint64(), "what the choice depends on") //nolint:gosec // It hides nothing.
+	flag.StringVar(&o.table, "table", "", "the Markdown file to write; lines of bugs that are not tried stay")
+	flag.IntVar(&o.schedules, "explored", 0, "run no tests but so many schedules of each bug's scenario")
+	flag.IntVar(&o.again, "again", 0, "how often a seed that finds a bug is run again, and its history compared")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *check, *sample, *many, *again, *seed, *table, flag.Args()); err != nil {
+	if err := run(ctx, o, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, check bool, sample, schedules, again int, seed uint64, table string, names []string) (err error) {
-	var p program
-	if p.mutants, err = read(names); err != nil {
+func run(ctx context.Context, o options, names []string) (err error) {
+	all, err := read()
+	if err != nil {
 		return err
+	}
+	p := program{mutants: all}
+	if p.mutants, err = named(all, names); err != nil {
+		return err
+	}
+	var seen *table
+	if o.table != "" && o.schedules == 0 {
+		if seen, err = openTable(ctx, o.table); err != nil {
+			return err
+		}
+	}
+	if o.oldest > 0 {
+		if seen == nil {
+			return errors.New("--oldest needs the --table that has the lines")
+		}
+		p.mutants = seen.oldest(p.mutants, o.oldest)
 	}
 	if p.root, err = os.Getwd(); err != nil {
 		return err
@@ -81,11 +108,11 @@ func run(ctx context.Context, check bool, sample, schedules, again int, seed uin
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(p.temp)) }()
-	if sample > 0 && sample < len(p.mutants) {
-		fmt.Printf("mutants: %d of %d, by --seed %d\n", sample, len(p.mutants), seed)
-		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It hides nothing.
+	if o.sample > 0 && o.sample < len(p.mutants) {
+		fmt.Printf("mutants: %d of %d, by --seed %d\n", o.sample, len(p.mutants), o.seed)
+		r := rand.New(rand.NewPCG(o.seed, 0)) //nolint:gosec // It hides nothing.
 		r.Shuffle(len(p.mutants), func(i, j int) { p.mutants[i], p.mutants[j] = p.mutants[j], p.mutants[i] })
-		p.mutants = p.mutants[:sample]
+		p.mutants = p.mutants[:o.sample]
 	}
 	begun := time.Now()
 	if p.types, err = newChecker(ctx); err != nil {
@@ -94,32 +121,32 @@ func run(ctx context.Context, check bool, sample, schedules, again int, seed uin
 	if err := p.each(func(m *mutant) (string, error) { return "compiles", p.prepare(ctx, m) }); err != nil {
 		return err
 	}
-	if check {
+	if o.check {
 		fmt.Printf("mutants: all %d apply and compile (%v)\n", len(p.mutants), time.Since(begun).Round(time.Second))
 		return nil
 	}
-	if schedules > 0 {
-		return p.explored(ctx, schedules, again, table)
+	if o.schedules > 0 {
+		return p.explored(ctx, o.schedules, o.again, o.table)
 	}
 	if err := p.control(ctx); err != nil {
 		return err
 	}
 	if err := p.each(func(m *mutant) (string, error) {
 		err := p.try(ctx, m)
+		if seen != nil && ctx.Err() == nil { // After an interrupt nothing is known.
+			seen.tried(m, err == nil, time.Now())
+			err = errors.Join(err, seen.write(all))
+		}
 		return fmt.Sprintf("%v by %s", m.took.Round(time.Second/10), strings.Join(m.failed, ", ")), err
 	}); err != nil {
 		return err
 	}
-	took := time.Since(begun).Round(time.Second)
-	fmt.Printf("mutants: all %d were caught (%v)\n", len(p.mutants), took)
-	if table == "" {
-		return nil
-	}
-	return os.WriteFile(table, []byte(page(p.mutants, took)), 0o644) //nolint:gosec // It is for everybody.
+	fmt.Printf("mutants: all %d were caught (%v)\n", len(p.mutants), time.Since(begun).Round(time.Second))
+	return nil
 }
 
-// read reads the bugs of the given names, or all.
-func read(names []string) ([]*mutant, error) {
+// read reads all bugs.
+func read() ([]*mutant, error) {
 	paths, err := filepath.Glob(filepath.Join(bugs, "*.patch"))
 	if err != nil || len(paths) == 0 {
 		return nil, errors.Join(err, errors.New("run it in the module's directory"))
@@ -127,9 +154,6 @@ func read(names []string) ([]*mutant, error) {
 	var all []*mutant
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".patch")
-		if len(names) > 0 && !slices.Contains(names, name) {
-			continue
-		}
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
@@ -140,12 +164,17 @@ func read(names []string) ([]*mutant, error) {
 		}
 		all = append(all, m)
 	}
+	return all, nil
+}
+
+// named are the bugs of the given names, or all.
+func named(all []*mutant, names []string) ([]*mutant, error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(m *mutant) bool { return m.name == name }) {
 			return nil, fmt.Errorf("no bug is named %s", name)
 		}
 	}
-	return all, nil
+	return slices.DeleteFunc(slices.Clone(all), func(m *mutant) bool { return len(names) > 0 && !slices.Contains(names, m.name) }), nil
 }
 
 // each does something with every bug, says what came of it, and goes on after failures.

@@ -95,36 +95,5 @@ func failures(output string) []string {
 	return all
 }
 
-// page is the table of bugs.
-func page(mutants []*mutant, took time.Duration) string {
-	const most = 3 // tests named for each bug
-	var b strings.Builder
-	fmt.Fprintf(&b, `# Seeded bugs
-
-`+"`make mutants`"+` wrote this page. It puts each of these %d bugs into the source and runs the tests that are to catch it. All were caught,
-in %v. The patches are in [scripts/mutants/bugs](../../scripts/mutants/bugs); the guarantees are explained in
-[guarantees.md](../guarantees.md). The seconds include building the tests.
-
-| bug | what it breaks | guarantee | caught by | seconds |
-|---|---|---|---|--:|
-`, len(mutants), took)
-	for _, m := range mutants {
-		tests := make([]string, 0, most+1)
-		for _, name := range m.failed[:min(most, len(m.failed))] {
-			tests = append(tests, "`"+name+"`")
-		}
-		if more := len(m.failed) - most; more > 0 {
-			tests = append(tests, fmt.Sprintf("%d more", more))
-		}
-		guarantee := m.guarantee
-		if guarantee == "none" {
-			guarantee = ""
-		}
-		fmt.Fprintf(&b, "| [%s](../../%s/%s.patch) | %s | %s | `%s`: %s | %.1f |\n", m.name, bugs, m.name, escape(m.breaks), guarantee,
-			strings.TrimPrefix(m.pkg, "./"), strings.Join(tests, ", "), m.took.Seconds())
-	}
-	return b.String()
-}
-
 // escape keeps a text within its cell.
 func escape(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

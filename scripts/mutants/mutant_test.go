@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const example = `Breaks: The limit lets one too many through.
@@ -100,15 +101,78 @@ FAIL
 	}
 }
 
-func TestPage(t *testing.T) {
-	m, err := parse("limit", strings.Replace(example, "The limit", "The limit|bound", 1))
-	if err != nil {
-		t.Fatal(err)
+// TestTable tries bugs in parts: lines of those that were not tried stay, and one that survives has none.
+func TestTable(t *testing.T) {
+	var all []*mutant
+	for _, name := range []string{"a", "b", "c"} {
+		m, err := parse(name, strings.Replace(example, "The limit", "The limit|bound", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.failed = []string{"TestA", "TestB", "TestC", "TestD"}
+		all = append(all, m)
 	}
-	m.failed = []string{"TestA", "TestB", "TestC", "TestD"}
-	const row = "| [limit](../../scripts/mutants/bugs/limit.patch) | The limit\\|bound lets one too many through. | W1 | `a/b`: `TestA`, `TestB`, `TestC`, 1 more | 0.0 |\n"
-	if text := page([]*mutant{m}, 0); !strings.HasSuffix(text, row) {
-		t.Error(text)
+	names := func(some []*mutant) (names []string) {
+		for _, m := range some {
+			names = append(names, m.name)
+		}
+		return names
+	}
+	first := &table{commit: "0123456", lines: parseLines("")}
+	if got := names(first.oldest(all, 2)); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("of no lines the oldest are %q", got)
+	}
+	now := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	first.tried(all[0], true, now)
+	first.tried(all[1], true, now.Add(-time.Hour))
+	page := first.page(all)
+	const row = "\n| [a](../../scripts/mutants/bugs/a.patch) | The limit\\|bound lets one too many through. | W1 | `a/b`: `TestA`, `TestB`, `TestC`, 1 more | 0.0 | 2026-01-02 03:04 | 0123456 |\n"
+	for _, want := range []string{row, "There are 3 bugs, and 2 of them were seen to be caught: 2 on 2026-01-02 at commit 0123456.", "have no line: `c`."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in\n%s", want, page)
+		}
+	}
+	second := &table{commit: "89abcde", lines: parseLines(page)}
+	if got := names(second.oldest(all, 9)); !slices.Equal(got, []string{"c", "b", "a"}) {
+		t.Errorf("the oldest are %q", got)
+	}
+	second.tried(all[1], false, now)
+	second.tried(all[2], true, now.Add(48*time.Hour))
+	page = second.page(all)
+	for _, want := range []string{row, "2 of them were seen to be caught: 1 on 2026-01-02 at commit 0123456, 1 on 2026-01-04 at commit 89abcde. ", "have no line: `b`.", "| 2026-01-04 03:04 | 89abcde |"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("%q is not in\n%s", want, page)
+		}
+	}
+}
+
+// TestOpenTable refuses to name a commit for a source that was changed since.
+func TestOpenTable(t *testing.T) {
+	t.Chdir(t.TempDir())
+	commit := func(args ...string) {
+		t.Helper()
+		if out, err := git(t.Context(), append([]string{"-c", "user.name=a", "-c", "user.email=a@b"}, args...)...); err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a.go", "package a\n")
+	write("table.md", "")
+	commit("init", "-q")
+	commit("add", ".")
+	commit("commit", "-q", "-m", "x")
+	write("table.md", "changed")
+	if opened, err := openTable(t.Context(), "table.md"); err != nil || len(opened.commit) < 7 {
+		t.Errorf("%+v, %v", opened, err)
+	}
+	write("a.go", "package b\n")
+	if _, err := openTable(t.Context(), "table.md"); err == nil || !strings.Contains(err.Error(), "a.go") {
+		t.Errorf("a changed file: %v", err)
 	}
 }
 

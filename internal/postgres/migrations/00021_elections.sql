@@ -3,7 +3,14 @@
 -- Leaders are elected by locks of package pglock in the schema fairlead_elections. Their terms go on from those of the table
 -- of leases, which nobody may change from here on. A server of an older version that still runs fails to renew its lease:
 -- its term ends, and it stands for no other. So there is one line of terms, also while servers are upgraded one by one.
+-- Without leases that schema is not looked at: a new installation may have another one.
 LOCK TABLE leases;
-INSERT INTO fairlead_elections.lock_keys (key, token) SELECT name, term FROM leases
-    ON CONFLICT (key) DO UPDATE SET token = greatest(lock_keys.token, excluded.token);
+-- +goose StatementBegin
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM leases) THEN
+        INSERT INTO fairlead_elections.lock_keys (key, token) SELECT name, term FROM leases
+            ON CONFLICT (key) DO UPDATE SET token = greatest(lock_keys.token, excluded.token);
+    END IF;
+END $$;
+-- +goose StatementEnd
 DROP TABLE leases;
