@@ -52,6 +52,7 @@ type Database struct {
 	fencing   *runner // on upkeep, which waits for a fence for a moment only
 	committed func(ctx context.Context, id uuid.UUID) ([]string, error)
 	foreign   bool // the marks are not those of this package
+	gate      pgkit.Gate
 }
 
 var _ saga.Participant = (*Database)(nil)
@@ -59,7 +60,7 @@ var _ saga.Participant = (*Database)(nil)
 // NewDatabase returns the pool's database, which has the tables, see [Schema.Install].
 func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	o.LockTimeout = cmp.Or(o.LockTimeout, DefaultLockTimeout)
-	d := &Database{pool: pool, upkeep: cmp.Or(o.Upkeep, pool), run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
+	d := &Database{gate: pgkit.Gate{Schema: string(o.Schema)}, pool: pool, upkeep: cmp.Or(o.Upkeep, pool), run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
 	d.fencing = newRunner(d.upkeep, fenceTimeout)
 	if d.foreign = d.committed != nil; !d.foreign {
 		d.committed = d.marked
@@ -69,11 +70,14 @@ func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 
 // CanPrepare returns [saga.ErrTwoPhaseUnavailable] where the database takes no prepared transactions.
 func (d *Database) CanPrepare(ctx context.Context) error {
-	most, err := query(ctx, read, d.pool, pgx.RowTo[int], `SELECT current_setting('max_prepared_transactions')::integer`)
+	// Whoever ends a prepared transaction has an advisory lock.
+	const canPrepare = `SELECT coalesce(current_setting('max_prepared_transactions', true), '0')::integer > 0 AND to_regclass($1) IS NULL
+		AND NOT 'prepare-transaction' = ANY (regexp_split_to_array(coalesce(current_setting('` + pgkit.Without + `', true), ''), '\s*,\s*'))`
+	can, err := query(ctx, read, d.pool, pgx.RowTo[bool], canPrepare, d.schema.in(pgkit.GateTable))
 	switch {
 	case err != nil:
 		return fmt.Errorf("pgsaga: can it prepare: %w", err)
-	case most[0] == 0:
+	case !can[0]:
 		return saga.ErrTwoPhaseUnavailable
 	}
 	return nil
@@ -134,7 +138,7 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 	}
 	sent, err := d.run.Prepare(ctx, gid, fn)
 	switch {
-	case sent && pgkit.Code(err) == "55000":
+	case sent && (pgkit.Code(err) == "55000" || pgkit.Refused(err)):
 		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)
 	case sent:
 		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)
