@@ -169,7 +169,7 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	if known.Changed() {
 		saveAuction(&b, known, was, revision)
 	}
-	saveBids(&b, known.State, nonce, countedWrites)
+	saveBids(&b, known.State, nonce, countedWrites, s.db.raising())
 	saveOutcome(&b, known.State)
 	saveAudit(&b, u.Audit, book.Now())
 	saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)

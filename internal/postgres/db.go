@@ -104,6 +104,8 @@ type DB struct {
 	ready     readiness
 	history   history
 	pooler    pooler
+	engine    pgkit.Capabilities // of those that [probe] looks for
+	gate      pgkit.Gate
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
@@ -180,6 +182,9 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	db.pooler.settle(&cfg.ConnConfig.Config)
+	if db.engine, err = probe(ctx, cfg.ConnConfig); err != nil {
+		return nil, fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
@@ -206,7 +211,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
 	db.pooler.settle(&config.Config)
 	spec := speculation.Options{
-		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(),
+		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(db.raising()), Explicit: !db.engine.Has(pgkit.Batches),
 		Presence: db.presence, NewID: newID,
 		Blocked: func(accounts []string) bool {
 			return db.blocked.find(accountRow, accounts...) != nil || db.blocked.find(newAccountRow, accounts...) != nil

@@ -99,7 +99,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		// its outcome be unknown, nothing that was changed in vain can come back.
 		inv = l.takeInventory(id)
 		began := time.Now()
-		campaign, err := lockCampaign(ctx, tx, id, &inv)
+		campaign, err := l.db.lockCampaign(ctx, tx, id, &inv)
 		waited := time.Since(began)
 		if isLockTimeout(err) {
 			return l.db.blocked.add(campaignRow, id.String())
@@ -190,7 +190,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 // campaignLockClass is the first half of the advisory locks' key space that campaigns use.
 const campaignLockClass = 0x4641 // "FA"
 
-// The advisory lock stands in front of the row's: it is an extra gate, held to the end of the transaction. Its key
+// The advisory lock, or the row of a [pgkit.Gate], stands in front of the campaign's row: it is an extra gate, held to the end of the transaction. Its key
 // is a hash, so unrelated campaigns may now and then wait for each other; none can pass that should not.
 const (
 	gateCampaign   = `SELECT pg_advisory_xact_lock($1, hashtext($2))`
@@ -206,13 +206,21 @@ const (
 // lockCampaign waits for its turn and reads the campaign as it then stands. Each statement of the round trip has its
 // own snapshot, so those after the lock see what the lock's earlier holder committed. It sets known to nil where the latest
 // sale that it knows of is not the database's: a failover has lost it, and others may have been made since.
-func lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
+func (db *DB) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
 	var (
 		b    pgx.Batch
 		last []uuid.UUID
 	)
+	rows, err := db.gate.Rows(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	b.Queue(waitBriefly)
-	b.Queue(gateCampaign, campaignLockClass, id.String())
+	if rows {
+		b.Queue(pgkit.In("", pgkit.GateRow), pgkit.GateOf(id[14], id[15]))
+	} else {
+		b.Queue(gateCampaign, campaignLockClass, id.String())
+	}
 	read := queueCampaign(&b, lockCampaignRow, id)
 	remembers := *known != nil && (*known).Sold() > 0
 	if remembers {

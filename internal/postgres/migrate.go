@@ -85,7 +85,7 @@ func Migrate(ctx context.Context, url string) ([]Migration, error) {
 // migrateWith is Migrate with the steps in a directory "migrations" of files.
 func migrateWith(ctx context.Context, url string, files fs.FS) ([]Migration, error) {
 	var applied []Migration
-	err := withProvider(url, files, func(p *goose.Provider, db *sql.DB) error {
+	err := withProvider(url, portable(ctx, url, files), func(p *goose.Provider, db *sql.DB) error {
 		version, newest, err := p.GetVersions(ctx)
 		switch {
 		case err != nil:

@@ -27,6 +27,12 @@ func newProcess(t *testing.T, url string, o live.Options) *process {
 	t.Helper()
 	p := &process{db: open(t, Options{URL: url, MaxConns: 4})}
 	o.Log, o.Wire = NewEvents(p.db, testViews()), NewNotifications(p.db)
+	return p.run(t, o)
+}
+
+// run runs the process's hub.
+func (p *process) run(t *testing.T, o live.Options) *process {
+	t.Helper()
 	p.hub = live.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
