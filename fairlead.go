@@ -100,6 +100,7 @@ type Server struct {
 	closers            []func(context.Context) error
 	keeper             *logkeeper.Keeper
 	keeping            *lock.Election
+	books              *bookkeeper
 	closing            sync.Once
 	closed             error // what closing returned
 }

@@ -99,8 +99,10 @@ type Options struct {
 	// chain's period.
 	BeaconLead time.Duration
 
-	// CloseBooksEvery is how often the books are closed in the public log: 1 s or more, default 1 min.
+	// CloseBooksEvery is how often the books are closed, in the public log and for the integrity check: 1 s or more, default 1 min.
 	CloseBooksEvery time.Duration
+	// RecountEvery is how often all entries of a ledger that is too large to be counted whenever somebody asks are counted: 1 s or more, default 24 h.
+	RecountEvery time.Duration
 	// LogOrigin is the name of the public log, and of its key, when they are made; empty: fairlead/ and some digits of the key.
 	LogOrigin string
 	// Witnesses are asked to cosign the log's checkpoints, as VKEY=URL each; up to 15.
@@ -141,7 +143,7 @@ func DefaultOptions() Options {
 		AdminKeyMade: func(string) {}, UserRate: 50, StreamsPerPrincipal: 100, DrainTimeout: 30 * time.Second,
 		IdempotencyRetention: 24 * time.Hour, EventRetention: 7 * 24 * time.Hour, SagaRetention: 90 * 24 * time.Hour,
 		DrawStuckAfter: 10 * time.Minute, LeaderTTL: defaultLeaderTTL, BeaconChain: "quicknet", BeaconLead: 15 * time.Second,
-		CloseBooksEvery: logkeeper.DefaultCloseEvery,
+		CloseBooksEvery: logkeeper.DefaultCloseEvery, RecountEvery: 24 * time.Hour,
 		ClaimStaleAfter: time.Hour, ClaimSweepEvery: 30 * time.Minute, RetryBackoff: 2 * time.Second, BreakerRefusals: 3,
 		PublishConcurrency: publish.DefaultConcurrency, PublishPerTarget: publish.DefaultPerTarget,
 		Logger: slog.New(slog.DiscardHandler),
@@ -231,6 +233,7 @@ func (o *Options) check() error {
 		{"LeaderTTL", o.LeaderTTL, lock.MinTTL, maxLeaderTTL},
 		{"BeaconLead", o.BeaconLead, 0, maxBeaconLead},
 		{"CloseBooksEvery", o.CloseBooksEvery, minCloseBooks, 0},
+		{"RecountEvery", o.RecountEvery, minCloseBooks, 0},
 		{"ClaimStaleAfter", o.ClaimStaleAfter, minClaimAge, 0},
 		{"ClaimSweepEvery", o.ClaimSweepEvery, minClaimAge, 0},
 		{"RetryBackoff", o.RetryBackoff, minBackoff, maxBackoff},

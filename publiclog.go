@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,8 +67,19 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 		}
 		return telemetry.LogState{Leading: true, Refused: publisher.Refused() != "", MissingWitnesses: publisher.Missing()}
 	})
+	s.books = newBookkeeper(&s.o, s.db, registry, s.logger)
 	s.keeping, err = lock.NewElection(locker, logLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
 	return err
+}
+
+// keepLog keeps the public log, and closes and recounts the books, until ctx ends or the keeper resigns.
+func (s *Server) keepLog(ctx context.Context, term int64) {
+	ctx, resign := context.WithCancel(ctx)
+	var books sync.WaitGroup
+	books.Go(func() { s.books.keep(ctx) })
+	s.keeper.Lead(ctx, term)
+	resign()
+	books.Wait()
 }
 
 // witnesses reads the options.

@@ -56,7 +56,7 @@ func (s *Server) work() {
 	s.background.Go(func() { s.lead(s.working) })
 	s.background.Go(func() { s.publisher.Run(s.working) })
 	s.background.Go(func() { s.delivering.Run(s.working, s.deliverer.Lead) })
-	s.background.Go(func() { s.keeping.Run(s.working, s.keeper.Lead) })
+	s.background.Go(func() { s.keeping.Run(s.working, s.keepLog) })
 	// Other processes hear of the last commands too, so the hub runs until those are answered. Running operations are looked after
 	// until the end interrupts them.
 	s.background.Go(func() { s.hub.Run(s.answering) })

@@ -17,6 +17,7 @@ const (
 	requiredTransferRatio = 6
 	requiredBidRatio      = 8
 	requiredBeforeRatio   = 0.97
+	requiredBidsBefore    = 0.98
 )
 
 // What is required of durable bids against a Redis script that isn't durable: bids a second at the lower and at the

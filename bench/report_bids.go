@@ -61,7 +61,8 @@ func (r *Results) judgeBids() {
 	turns := r.bidTurns()
 	throughput := func(t TransferTurn) float64 { return t.PerSecond }
 	p99 := func(t TransferTurn) float64 { return t.P99MS }
-	for _, against := range []string{peerRedis, peer, peerPipelined, productBefore} {
+	r.judgeBidsBefore(turns)
+	for _, against := range []string{peerRedis, peer, peerPipelined} {
 		for i, n := range connectionCounts() {
 			rate, latency := 0.0, 0.0
 			switch against {
@@ -72,8 +73,6 @@ func (r *Results) judgeBids() {
 				}
 			case peer:
 				rate = requiredBidRatio
-			case productBefore:
-				rate = requiredBeforeRatio
 			}
 			r.verdict(fmt.Sprintf("bids a second, %d connections, against %s", n, against),
 				medianOf(turns, product, n, throughput), medianOf(turns, against, n, throughput), rate)
@@ -81,6 +80,32 @@ func (r *Results) judgeBids() {
 				medianOf(turns, against, n, p99), medianOf(turns, product, n, p99), latency)
 			r.verdict(fmt.Sprintf("processor time a bid, %d connections, against %s", n, against),
 				medianOf(turns, against, n, processorTimeEach), medianOf(turns, product, n, processorTimeEach), 0)
+		}
+	}
+}
+
+// judgeBidsBefore compares with the older state turn by turn, each with the one that stood beside it: two states of one program differ by
+// less than what a disk does from one minute to the next.
+func (r *Results) judgeBidsBefore(turns []TransferTurn) {
+	for _, n := range connectionCounts() {
+		of := func(side string, figure func(TransferTurn) float64) []float64 {
+			return pick(turns, func(t TransferTurn) bool { return t.Side == side && t.Connections == n }, figure)
+		}
+		for _, compared := range []struct {
+			what     string
+			figure   func(TransferTurn) float64
+			required float64
+		}{
+			{"bids a second", func(t TransferTurn) float64 { return t.PerSecond }, requiredBidsBefore},
+			{"bids, 1/p99", func(t TransferTurn) float64 { return 1 / t.P99MS }, 0},
+			{"bids for each second of processor time", func(t TransferTurn) float64 { return 1 / processorTimeEach(t) }, 0},
+		} {
+			now, before := of(product, compared.figure), of(productBefore, compared.figure)
+			ratios := make([]float64, min(len(now), len(before)))
+			for i := range ratios {
+				ratios[i] = now[i] / before[i]
+			}
+			r.verdict(fmt.Sprintf("%s, %d connections, turn by turn against %s", compared.what, n, productBefore), median(ratios), 1, compared.required)
 		}
 	}
 }

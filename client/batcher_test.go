@@ -78,7 +78,7 @@ func (b *between) RoundTrip(r *http.Request) (*http.Response, error) {
 // batcher makes one that goes through b.
 func batcher(t *testing.T, b *between) *client.Batcher {
 	t.Helper()
-	c, err := client.New(shared.url, shared.key, client.WithHTTPClient(&http.Client{Transport: b}))
+	c, err := client.New(shared.URL, shared.Key, client.WithHTTPClient(&http.Client{Transport: b}))
 	testwait.Must(t, err)
 	return client.NewBatcher(c)
 }

@@ -112,7 +112,7 @@ func TestProblem(t *testing.T) {
 	if failed, err := c.GetTransfer(t.Context(), p.Transfer); err != nil || failed.Status != client.TransferStatusFailed {
 		t.Errorf("%+v, %v", failed, err)
 	}
-	stranger, err := client.New(shared.url, "wrong")
+	stranger, err := client.New(shared.URL, "wrong")
 	testwait.Must(t, err)
 	if _, err := stranger.GetAccount(t.Context(), ids[0]); client.CodeOf(err) != "unauthorized" {
 		t.Error(err)
@@ -169,21 +169,21 @@ func (tr *trouble) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	tr.mu.Unlock()
 	if next == nil {
-		next = shared.handler.ServeHTTP
+		next = shared.Handler.ServeHTTP
 	}
 	next(w, r)
 }
 
 // loseAnswer lets the server do it, and drops the connection instead of answering.
 func loseAnswer(_ http.ResponseWriter, r *http.Request) {
-	shared.handler.ServeHTTP(httptest.NewRecorder(), r)
+	shared.Handler.ServeHTTP(httptest.NewRecorder(), r)
 	panic(http.ErrAbortHandler)
 }
 
 // cutAnswer breaks the connection in the middle of the answer.
 func cutAnswer(w http.ResponseWriter, r *http.Request) {
 	rec := httptest.NewRecorder()
-	shared.handler.ServeHTTP(rec, r)
+	shared.Handler.ServeHTTP(rec, r)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", fmt.Sprint(rec.Body.Len()))
 	w.WriteHeader(rec.Code)
@@ -210,7 +210,7 @@ func through(t *testing.T, tr *trouble, opts ...client.Option) *client.Client {
 	t.Helper()
 	s := httptest.NewServer(tr)
 	t.Cleanup(s.Close)
-	c, err := client.New(s.URL, shared.key, opts...)
+	c, err := client.New(s.URL, shared.Key, opts...)
 	testwait.Must(t, err)
 	return c
 }

@@ -12,7 +12,7 @@ import (
 
 // newClient calls the server of these tests; a program gives its own server's address and key.
 func newClient() *client.Client {
-	c, err := client.New(shared.url, shared.key)
+	c, err := client.New(shared.URL, shared.Key)
 	check(err)
 	return c
 }

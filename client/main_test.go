@@ -1,66 +1,14 @@
 package client_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/fairlead-dev/fairlead"
-	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/testserver"
 )
 
-// shared is the real server that tests and examples share. An example has no [testing.T] to start one with, so
-// TestMain starts it. Each test names its accounts differently.
-var shared struct {
-	url, key string
-	handler  http.Handler
-}
+// shared is the real server that tests and examples share.
+var shared testserver.Server
 
-func TestMain(m *testing.M) {
-	code, err := testMain(m)
-	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
-		fmt.Fprintln(os.Stderr, "skipped:", err)
-		os.Exit(0)
-	}
-	if err == nil && code == 0 {
-		err = goleak.Find()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func testMain(m *testing.M) (code int, err error) {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "client-test-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	local, err := localpg.Start(ctx, localpg.Options{Dir: dir, DieWithParent: true})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, local.Stop(ctx)) }()
-	shared.key = strings.Repeat("k", 32)
-	server, err := fairlead.Open(ctx, fairlead.Options{DatabaseURL: local.URL(), Data: dir, AdminKey: shared.key, BeaconChain: "none"})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, server.Close(ctx)) }()
-	shared.handler = server.Handler()
-	listener := httptest.NewServer(shared.handler)
-	defer listener.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	shared.url = listener.URL
-	return m.Run(), nil
-}
+func TestMain(m *testing.M) { os.Exit(testserver.Main(m, &shared, fairlead.Options{})) }

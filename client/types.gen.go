@@ -1486,7 +1486,10 @@ type Integrity struct {
 	BadTransfers int64 `json:"bad_transfers"`
 
 	// CheckedAt RFC 3339, UTC, microseconds
-	CheckedAt  time.Time           `json:"checked_at"`
+	CheckedAt time.Time `json:"checked_at"`
+
+	// ClosedAt the last closing of the books. The entries since then are counted for this answer, the older ones were counted before. Equal to checked_at if all entries are counted for this answer
+	ClosedAt   time.Time           `json:"closed_at"`
 	Currencies []CurrencyIntegrity `json:"currencies"`
 
 	// Difference sum of the currencies' absolute differences
@@ -1494,7 +1497,10 @@ type Integrity struct {
 
 	// FirstBadAccount the first account that disagrees with its entries or holds
 	FirstBadAccount string `json:"first_bad_account"`
-	Valid           bool   `json:"valid"`
+
+	// RecountedAt when the last recount began. It counted all older entries. A later change by hand to a closed entry is found by the next recount. Equal to checked_at if all entries are counted for this answer
+	RecountedAt time.Time `json:"recounted_at"`
+	Valid       bool      `json:"valid"`
 }
 
 // APIKey is a registered API key; its secret is nowhere.

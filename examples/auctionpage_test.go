@@ -199,23 +199,26 @@ func TestAuctionPageInABrowser(t *testing.T) {
 	page := openPage(t, way.URL, "-bots", "2", "-round", "1h")
 	tab := openTab(t)
 	visitor := "visitor-" + uuid.NewString()[:8]
+	shown := func(expression string) chromedp.Action {
+		return chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(0))
+	} // the step's limit
 	steps := []struct {
 		what   string
 		action chromedp.Action
 	}{
 		{"open", chromedp.Navigate(page)},
-		{"both bots are on the board", chromedp.Poll(`document.querySelectorAll("#board tr").length >= 2`, nil)},
+		{"both bots are on the board", shown(`document.querySelectorAll("#board tr").length >= 2`)},
 		{"name", chromedp.SendKeys(`[name=name]`, visitor)},
 		{"amount", chromedp.SendKeys(`[name=bid]`, "9999.99")},
 		{"bid", chromedp.Click(`form button`)},
-		{"the answer", chromedp.Poll(`document.querySelector("#answer").textContent.includes("stands, at rank 1")`, nil)},
-		{"first on the board", chromedp.Poll(fmt.Sprintf(`document.querySelector("#board tr.wins td:nth-child(2)").textContent === "bidder.%s"`, visitor), nil)},
+		{"the answer", shown(`document.querySelector("#answer").textContent.includes("stands, at rank 1")`)},
+		{"first on the board", shown(fmt.Sprintf(`document.querySelector("#board tr.wins td:nth-child(2)").textContent === "bidder.%s"`, visitor))},
 		{"an outage", chromedp.ActionFunc(func(context.Context) error { way.begin(); return nil })},
-		{"it is noticed", chromedp.Poll(`document.querySelector("#state").textContent.startsWith("The connection is lost")`, nil)},
+		{"it is noticed", shown(`document.querySelector("#state").textContent.startsWith("The connection is lost")`)},
 		{"the outage ends", chromedp.ActionFunc(func(context.Context) error { way.end(); return nil })},
-		{"it is over", chromedp.Poll(`document.querySelector("#state").textContent.startsWith("Round 1")`, nil)},
+		{"it is over", shown(`document.querySelector("#state").textContent.startsWith("Round 1")`)},
 		{"clear the clock", chromedp.Evaluate(`document.querySelector("#clock").textContent = ""`, nil)},
-		{"the clock runs", chromedp.Poll(`/^\d+ s$/.test(document.querySelector("#clock").textContent)`, nil)},
+		{"the clock runs", shown(`/^\d+ s$/.test(document.querySelector("#clock").textContent)`)},
 	}
 	for _, step := range steps {
 		ctx, cancel := context.WithTimeout(tab.ctx, patience)

@@ -27,6 +27,8 @@ var (
 	// ErrUnproven is returned while a log that was restarted, promoted or copied waits to see whether another incarnation is
 	// at work.
 	ErrUnproven = errors.New("the log's database was started anew, and another copy of it was at work a moment ago")
+	// ErrOtherLife ends a run that began under an earlier incarnation of the log.
+	ErrOtherLife = errors.New("the log's database was started anew: the transaction is read again")
 	// ErrFenced is returned by a participant whose fence another incarnation of the log holds.
 	ErrFenced = errors.New("another incarnation of the log may end prepared transactions here")
 	// ErrHistoryLost is a reason for [Options].Halted: a database of the coordinator or of a participant has lost commits that it had
@@ -246,9 +248,6 @@ func (s *Service) asking(ctx context.Context) grant {
 	return g
 }
 
-// errOtherLife ends a run that began under an earlier incarnation of the log.
-var errOtherLife = errors.New("the log's database was started anew: the transaction is read again")
-
 // standings makes sure that a run may end branches in all of its participants. One that has disowned the log stops it
 // everywhere.
 func (s *Service) standings(r *run, branches []Branch) error {
@@ -260,7 +259,7 @@ func (s *Service) standings(r *run, branches []Branch) error {
 			return err
 		}
 		if held.incarnation != r.life {
-			return errOtherLife
+			return ErrOtherLife
 		}
 	}
 	if s.disowned(nil) {

@@ -47,6 +47,9 @@ func (s *Service) start(saga *Saga, g grant) {
 		s: saga, began: time.Now(), lease: saga.LeaseExpiresAt.Add(-s.o.LeaseTTL),
 		life: g.life, until: g.asked.Add(s.o.LeaseTTL),
 	}
+	if saga.Protocol == TwoPhase {
+		saga.Life = g.life
+	}
 	r.ctx, r.cancel = context.WithCancelCause(s.runs.Context)
 	if !s.runs.Start(saga.ID, r, func() {
 		defer r.cancel(nil)
@@ -74,7 +77,9 @@ func (s *Service) drive(r *run) {
 		s.o.Logger.DebugContext(r.ctx, "saga ended", "id", saga.ID, "status", string(saga.Status), "reason", saga.Reason)
 		return
 	}
-	if _, fenced := errors.AsType[*FencedError](err); fenced || errors.Is(context.Cause(r.ctx), ErrLeaseLost) {
+	_, fenced := errors.AsType[*FencedError](err)
+	outlived := saga.Status != Pending && errors.Is(err, ErrOtherLife) // Its end was not taken, and is read again when the lease is over.
+	if fenced || outlived || errors.Is(context.Cause(r.ctx), ErrLeaseLost) {
 		s.o.Logger.InfoContext(r.ctx, "saga goes on elsewhere", "id", saga.ID, "error", err)
 		return
 	}
@@ -266,6 +271,9 @@ func (s *Service) transact(r *run, branches []Branch) error {
 			return err
 		}
 		return s.abort(r.ctx, saga, 0, ReasonCancelled)
+	case errors.Is(err, ErrOtherLife):
+		saga.Decided = 0
+		return err
 	case err != nil:
 		return err // Decided or not: the next term reads it in the log.
 	}

@@ -94,6 +94,8 @@ type Saga struct {
 	UpdatedAt      time.Time
 	EndedAt        *time.Time
 
+	// Life is the log's incarnation under which the run of a two-phase transaction has begun; nil outside of one. The log does not keep it.
+	Life uuid.UUID
 	// Pending is the request that made it, while its answer is not decided.
 	Pending *idempotency.Request
 }

@@ -33,7 +33,8 @@ type Store interface {
 	Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, decide func(*Unit)) error
 	// Save writes what a run has changed of a saga, makes its version one greater, and reads whether it was cancelled. It
 	// returns a [FencedError] unless the log is in the saga's term and version, or has just this change already, and
-	// [ErrCancelled] instead of a decision to commit what was cancelled. It may return a command.BlockedError where another
+	// [ErrCancelled] instead of a decision to commit what was cancelled. What a saga with a Life decides, or ends with, is only written under
+	// that incarnation of the log; else Save returns [ErrOtherLife]. It may return a command.BlockedError where another
 	// session has locked the saga. With park, the lease is given up, and the saga is
 	// due again after that time.
 	Save(ctx context.Context, s *Saga, park *time.Duration) error

@@ -222,6 +222,7 @@ inline check() {
 
 inline tick() {
 	time++;
+	sync(); // What nobody waited for is durable within three times wal_writer_delay, 0.6 s.
 	for (i : 0 .. N - 1) { req[i].polled = 0 }
 	if
 	:: punctual && (wants(0) || wants(1) || wants(2)) && !has(0) && !has(1) && !has(2) -> waited++

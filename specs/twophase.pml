@@ -19,7 +19,7 @@
 // MISTAKE COPY_OWNS breaks A2: a token that the log never had does not disown it
 // MISTAKE OLD_TERM_WRITES breaks A2: a run writes the log although a newer term has begun
 // MISTAKE EARLIER_TERMS_ONLY breaks A2: a run heeds marks of earlier terms alone; those of a lost history may have its own term
-// GAP SERVERS_RUN_ON breaks T1: a run of the original goes on against the restored log, at the same address
+// MISTAKE LIFE_UNCHECKED breaks T1: a run of the original decides in the restored log, at the same address
 // MISTAKE ABSENT_IS_COMMITTED breaks A2: to commit a branch that is not there succeeds without its mark
 
 #include "common.h"
@@ -67,8 +67,10 @@ byte tokens, lives, claims, restarts, adoptions;
 typedef Run {
 	byte at; // its next step; 0: there is no run
 	bit log; // its home
+	bit decidedIn; // the home whose log has the decision: only to check T1
 	byte term, life;
 	byte what; // the term of the branches that it ends
+	bit fenced; // another run of its term has written: its version is over
 	bit back;  // it rolls them back
 	bit seen   // it has looked at the fence
 };
@@ -100,8 +102,15 @@ bit ok;
 #ifdef OLD_TERM_WRITES
 #define writes(r) (home[runs[r].log].up && home[runs[r].log].status == PENDING)
 #else
-#define writes(r) (home[runs[r].log].up && home[runs[r].log].status == PENDING && home[runs[r].log].term == runs[r].term && \
+#define writes(r) (home[runs[r].log].up && !runs[r].fenced && home[runs[r].log].status == PENDING && home[runs[r].log].term == runs[r].term && \
 	home[runs[r].log].decided == (runs[r].at == FINISH -> runs[r].what : 0))
+#endif
+
+// lives is the guard of decisions and ends: they are written under the life of the log alone under which the run has begun.
+#ifdef LIFE_UNCHECKED
+#define lives(r) true
+#else
+#define lives(r) (home[runs[r].log].life == runs[r].life)
 #endif
 
 #ifdef FENCE_OFF
@@ -138,11 +147,16 @@ inline endBranch(n, yes, whose) {
 }
 
 inline stop(r) {
-	runs[r].at = 0; runs[r].log = 0; runs[r].term = 0; runs[r].life = 0; runs[r].what = 0; runs[r].back = 0; runs[r].seen = 0
+	runs[r].at = 0; runs[r].log = 0; runs[r].decidedIn = 0; runs[r].term = 0; runs[r].life = 0; runs[r].what = 0; runs[r].fenced = 0; runs[r].back = 0; runs[r].seen = 0
 }
 inline park(r) {
 	if
-	:: home[runs[r].log].up && home[runs[r].log].term == runs[r].term -> home[runs[r].log].parked = 1
+	:: home[runs[r].log].up && home[runs[r].log].term == runs[r].term && !runs[r].fenced ->
+		home[runs[r].log].parked = 1;
+		if // A run of a lost history may have the same term.
+		:: runs[1 - r].at != 0 && runs[1 - r].log == runs[r].log && runs[1 - r].term == runs[r].term -> runs[1 - r].fenced = 1
+		:: else
+		fi
 	:: else
 	fi;
 	stop(r)
@@ -179,7 +193,7 @@ inline step(r) {
 		if
 		:: home[runs[r].log].up && stands(runs[r].log) && home[runs[r].log].life == runs[r].life ->
 			if
-			:: home[runs[r].log].decided != 0 -> runs[r].what = home[runs[r].log].decided; runs[r].at = END_1
+			:: home[runs[r].log].decided != 0 -> runs[r].decidedIn = runs[r].log; runs[r].what = home[runs[r].log].decided; runs[r].at = END_1
 			:: home[runs[r].log].decided == 0 && runs[r].term == 1 -> runs[r].at = PREPARE_1
 			:: else -> runs[r].at = MARKS_1
 			fi
@@ -187,7 +201,7 @@ inline step(r) {
 		fi
 	:: (runs[r].at == MARKS_1 || runs[r].at == MARKS_2) && reachable -> // What an earlier term has decided, the log may have lost.
 		if
-		:: heeds(r) && writes(r) -> runs[r].what = committedAt; home[runs[r].log].decided = committedAt; runs[r].at = END_1
+		:: heeds(r) && writes(r) -> runs[r].decidedIn = runs[r].log; runs[r].what = committedAt; home[runs[r].log].decided = committedAt; runs[r].at = END_1
 		:: heeds(r) && !writes(r) -> stop(r)
 		:: else -> runs[r].at++
 		fi
@@ -199,7 +213,7 @@ inline step(r) {
 			fi
 		}
 		runs[r].at++
-	:: runs[r].at == PREPARE_1 && writes(r) -> // The deadline has passed, or an operator has cancelled it.
+	:: runs[r].at == PREPARE_1 && writes(r) && lives(r) -> // The deadline has passed, or an operator has cancelled it.
 		printf("  it is said to have failed\n");
 		home[runs[r].log].status = FAILED; stop(r)
 	:: (runs[r].at == PREPARE_1 || runs[r].at == PREPARE_2) && reachable -> // A mark that is there, prepared or committed, is in the way.
@@ -218,7 +232,7 @@ inline step(r) {
 		runs[r].what = runs[r].term; runs[r].at = END_1
 #else
 		if
-		:: writes(r) -> home[runs[r].log].decided = runs[r].term; runs[r].what = runs[r].term; runs[r].at = END_1
+		:: writes(r) && lives(r) -> runs[r].decidedIn = runs[r].log; home[runs[r].log].decided = runs[r].term; runs[r].what = runs[r].term; runs[r].at = END_1
 		:: else -> stop(r)
 		fi
 #endif
@@ -238,7 +252,7 @@ inline step(r) {
 		:: !holds(runs[r].life) -> stop(r)
 #endif
 		:: else ->
-			endBranch(runs[r].what, !runs[r].back, runs[r].log);
+			endBranch(runs[r].what, !runs[r].back, runs[r].decidedIn);
 			if
 			:: ok -> runs[r].at++
 			:: else -> park(r)
@@ -247,7 +261,7 @@ inline step(r) {
 	:: runs[r].at == FINISH ->
 		if
 		:: runs[r].back -> park(r)
-		:: !runs[r].back && writes(r) -> home[runs[r].log].status = COMPLETED; home[runs[r].log].decided = runs[r].what; stop(r)
+		:: !runs[r].back && writes(r) && lives(r) -> home[runs[r].log].status = COMPLETED; home[runs[r].log].decided = runs[r].what; stop(r)
 		:: else -> stop(r)
 		fi
 	:: else
@@ -393,14 +407,12 @@ active proctype world() {
 		copy(backup, home[1]); clear(backup); begin(1); printf("the copy starts beside the original\n"); check() }
 	:: atomic { backup.up && !home[1].up && home[0].up -> // a recovery to that point, at the original's address
 		copy(backup, home[1]); clear(backup); clear(home[0]); begin(1); printf("the copy replaces the original\n");
-#ifdef SERVERS_RUN_ON
 		for (i : 0 .. RUNS - 1) {
 			if
 			:: runs[i].at != 0 -> runs[i].log = 1
 			:: else
 			fi
-		}
-#endif
+		} // The servers run on.
 		check() }
 	:: atomic { home[1].up && disowned(1) && adoptions < ADOPTIONS -> // An operator says so.
 		adoptions++; add(home[1].known, oToken); begin(1); printf("the copy is adopted\n"); check() }

@@ -29,18 +29,11 @@ type Harness struct {
 	Break func() (mend func())
 }
 
-// test is one of the suite.
-type test struct {
-	conformance.Check
-
-	run func(*suite)
-}
-
-func tests() []test {
-	of := func(name, tries string, run func(*suite)) test {
-		return test{conformance.Check{Name: name, Guarantees: []string{"C1"}, Tries: tries}, run}
+func tests() conformance.Suite[*suite] {
+	of := func(name, tries string, run func(*suite)) conformance.Trial[*suite] {
+		return conformance.NewTrial(name, "C1", tries, run)
 	}
-	return []test{
+	return conformance.Suite[*suite]{
 		of("kept byte for byte", "states up to the size limit come back byte for byte", (*suite).kept),
 		of("guarded", "a save with an old token, a gap or another run's revision is refused", (*suite).guarded),
 		of("one of many", "of eight who make the next save at once, one does", (*suite).oneOfMany),
@@ -55,23 +48,15 @@ func tests() []test {
 }
 
 // Checks lists what the suite has, in order.
-func Checks() []conformance.Check {
-	var all []conformance.Check
-	for _, x := range tests() {
-		all = append(all, x.Check)
-	}
-	return all
-}
+func Checks() []conformance.Check { return tests().Checks() }
 
 // Run runs the suite. Each check gets a harness of its own, whose store has nothing of the harness's keys.
 func Run[T conformance.Test[T]](t T, open func(t T) Harness) {
 	t.Helper()
-	for _, x := range tests() {
-		t.Run(x.Name, func(t T) {
-			h := open(t)
-			x.run(&suite{TB: t, Harness: h, one: checkpoint.Key{LockKey: h.Prefix + "user_123:daily", ID: "op"}})
-		})
-	}
+	conformance.Run(t, tests(), func(t T, _ conformance.Check) *suite {
+		h := open(t)
+		return &suite{TB: t, Harness: h, one: checkpoint.Key{LockKey: h.Prefix + "user_123:daily", ID: "op"}}
+	})
 }
 
 // suite is one check.

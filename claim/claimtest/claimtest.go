@@ -20,18 +20,9 @@ type Harness struct {
 	Schema string
 }
 
-// test is one of the suite.
-type test struct {
-	conformance.Check
-
-	run func(*suite)
-}
-
-func tests() []test {
-	of := func(name, guarantees, tries string, run func(*suite)) test {
-		return test{conformance.Check{Name: name, Guarantees: strings.Fields(guarantees), Tries: tries}, run}
-	}
-	return []test{
+func tests() conformance.Suite[*suite] {
+	of := conformance.NewTrial[*suite]
+	return conformance.Suite[*suite]{
 		of("LifeOfAClaim", "E1", "neither another lock id nor another version ends a claim", (*suite).life),
 		of("StaleClaim", "E1", "a claim without heartbeats is released, and what comes late is refused", (*suite).stale),
 		of("ClaimMadeByAClockThatWasAhead", "E1", "a claim dated in the future goes stale too", (*suite).ahead),
@@ -47,23 +38,15 @@ func tests() []test {
 }
 
 // Checks lists what the suite has, in order.
-func Checks() []conformance.Check {
-	var all []conformance.Check
-	for _, x := range tests() {
-		all = append(all, x.Check)
-	}
-	return all
-}
+func Checks() []conformance.Check { return tests().Checks() }
 
 // Run runs the suite. Each check gets a harness of its own.
 func Run[T conformance.Test[T]](t T, harness func(t T) Harness) {
 	t.Helper()
-	for _, x := range tests() {
-		t.Run(x.Name, func(t T) {
-			t.Parallel()
-			x.run(newSuite(t, harness(t)))
-		})
-	}
+	conformance.Run(t, tests(), func(t T, _ conformance.Check) *suite {
+		t.Parallel()
+		return newSuite(t, harness(t))
+	})
 }
 
 // suite is one check, with its table.

@@ -46,10 +46,10 @@ func TestScenario(t *testing.T) {
 			if client.prepare != nil {
 				client.prepare(t)
 			}
-			p, front, control := startProxy(t, shared.url)
+			p, front, control := startProxy(t, shared.URL)
 			cmd := exec.CommandContext(testwait.Context(t, patience), client.command[0], client.command[1:]...)
 			cmd.Dir = root
-			cmd.Env = append(os.Environ(), runnerVariable+"=1", "FAIRLEAD_URL="+front, "FAIRLEAD_KEY="+shared.key, "SCENARIO_CONTROL="+control,
+			cmd.Env = append(os.Environ(), runnerVariable+"=1", "FAIRLEAD_URL="+front, "FAIRLEAD_KEY="+shared.Key, "SCENARIO_CONTROL="+control,
 				"SCENARIO_FILE="+filepath.Join(root, "clients/scenario/scenario.json"), "SCENARIO_PROOFS="+proofs)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
@@ -71,7 +71,7 @@ func TestPython(t *testing.T) {
 	needProgram(t, "python3")
 	cmd := exec.CommandContext(testwait.Context(t, patience), "python3", "-W", "error", "-m", "unittest")
 	cmd.Dir = "../python/tests"
-	cmd.Env = append(os.Environ(), "FAIRLEAD_URL="+shared.url, "FAIRLEAD_KEY="+shared.key)
+	cmd.Env = append(os.Environ(), "FAIRLEAD_URL="+shared.URL, "FAIRLEAD_KEY="+shared.Key)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "skipped") {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -37,7 +37,7 @@ func TestTypeScript(t *testing.T) {
 		file := filepath.Join(typeScript, "dist", "readme.mjs")
 		testwait.Must(t, os.WriteFile(file, example[1], 0o600))
 		t.Cleanup(func() { testwait.Must(t, os.Remove(file)) })
-		out := inTypeScript(t, []string{"FAIRLEAD_URL=" + shared.url, "FAIRLEAD_KEY=" + shared.key}, "node", "dist/readme.mjs")
+		out := inTypeScript(t, []string{"FAIRLEAD_URL=" + shared.URL, "FAIRLEAD_KEY=" + shared.Key}, "node", "dist/readme.mjs")
 		if !bytes.Equal(out, example[2]) {
 			t.Errorf("the example of README.md prints\n%s", out)
 		}

@@ -217,12 +217,25 @@ func (b *browser) await(what, expression string) {
 	b.t.Helper()
 	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(30*time.Millisecond), chromedp.WithPollingTimeout(stepTimeout))
 	err := b.try(poll)
-	for err != nil && strings.Contains(err.Error(), "Cannot find context") {
+	for left(err) {
 		err = b.try(poll)
 	}
 	if err != nil {
 		b.t.Fatalf("await %s: %v (%s)", what, err, b.seen())
 	}
+}
+
+// left reports whether an expression was not answered because its page was left meanwhile. Chromium has three answers for it.
+func left(err error) bool {
+	if err == nil {
+		return false
+	}
+	for _, says := range []string{"Cannot find context", "Inspected target navigated or closed", "Execution context was destroyed"} {
+		if strings.Contains(err.Error(), says) {
+			return true
+		}
+	}
+	return false
 }
 
 // visit goes to a page of the server and waits until it is shown, with its lists.
@@ -237,7 +250,10 @@ func (b *browser) click(within, label string) {
 	b.t.Helper()
 	find := fmt.Sprintf(`[...document.querySelectorAll(%q)].find((e) => e.textContent.trim() === %q && !e.disabled)`, within+" button, "+within+" a", label)
 	b.await(label, find+" !== undefined")
-	b.eval(find+".click()", nil)
+	// The press may lead to another page, which takes the answer with it.
+	if err := b.try(chromedp.Evaluate(find+".click()", nil)); err != nil && !left(err) {
+		b.t.Fatalf("click %s: %v (%s)", label, err, b.seen())
+	}
 }
 
 // write puts a text into the field of that name.

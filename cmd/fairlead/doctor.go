@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // diagnosis is what the doctor finds.
@@ -241,8 +242,16 @@ func examineLog(ctx context.Context, d *diagnosis, db *postgres.DB) {
 	}
 }
 
+// oldClosing and oldRecount are what the doctor warns of, as FairleadBooksLate does with the default periods.
+const (
+	oldClosing = 15 * time.Minute
+	oldRecount = 36 * time.Hour
+)
+
 func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
-	r, document, err := t.integrity(cmd)
+	r, document, err := t.integrity(cmd, func(ctx context.Context, books *postgres.Ledger) (ledger.Integrity, error) {
+		return books.Integrity(ctx)
+	})
 	d.look("integrity")
 	if err != nil {
 		d.find("integrity", true, "give an admin, service or reader key, or see why the server or database does not answer", "the books can't be checked: %v", err)
@@ -252,7 +261,20 @@ func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 	if !r.Valid {
 		d.find("integrity", true, "run fairlead integrity, which names the first bad account; somebody has changed the database by hand", "the balances do not agree with the entries")
 	}
+	d.examineClosings(r)
 	return nil
+}
+
+// examineClosings looks how old that is what a check of the books rests on.
+func (d *diagnosis) examineClosings(r *client.Integrity) {
+	d.look("closings")
+	const remedy = `see why the servers don't keep the books: docs/operations/runbook.md, "FairleadBooksLate"`
+	if ago := r.CheckedAt.Sub(r.ClosedAt); ago > oldClosing {
+		d.find("closings", false, remedy, "the books were last closed %s ago, and each check counts all entries since", ago.Round(time.Second))
+	}
+	if ago := r.CheckedAt.Sub(r.RecountedAt); ago > oldRecount {
+		d.find("closings", false, remedy+"; nothing is wrong if --recount-every is longer", "all entries were last counted %s ago", ago.Round(time.Second))
+	}
 }
 
 func (d *diagnosis) print(out io.Writer) {

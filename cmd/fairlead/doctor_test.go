@@ -1,9 +1,40 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
+
+// TestDoctorFindsOldClosings: books that are closed or recounted too late are a warning, and each has its words.
+func TestDoctorFindsOldClosings(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		closed, recounted time.Duration // ago
+		want              []string
+	}{
+		{0, 0, nil},
+		{time.Minute, 25 * time.Hour, nil},
+		{16 * time.Minute, 25 * time.Hour, []string{"the books were last closed 16m0s ago"}},
+		{17 * time.Minute, 37 * time.Hour, []string{"the books were last closed 17m0s ago", "all entries were last counted 37h0m0s ago"}},
+	} {
+		d := diagnosis{Healthy: true}
+		d.examineClosings(&client.Integrity{Valid: true, CheckedAt: now, ClosedAt: now.Add(-c.closed), RecountedAt: now.Add(-c.recounted)})
+		matches := slices.EqualFunc(d.Findings, c.want, func(f postgres.Finding, want string) bool {
+			return f.Check == "closings" && !f.Fatal && strings.HasPrefix(f.Message, want) && strings.Contains(f.Remedy, "FairleadBooksLate")
+		})
+		if !matches || !d.Healthy || !slices.Equal(d.Checked, []string{"closings"}) {
+			t.Errorf("closed %s ago, recounted %s ago: %+v", c.closed, c.recounted, d)
+		}
+	}
+}
 
 // TestDoctorFindsWhatDoesNotGetOn leaves a saga, a draw, a publication and a multi-draw behind, as crashes and dead targets leave
 // them. The doctor names each with its remedy, on the server and on its database, until they have gone on.
@@ -31,8 +62,13 @@ func TestDoctorFindsWhatDoesNotGetOn(t *testing.T) {
 	healthy()
 
 	publication := s.newFailure()
-	multidraw := s.id("POST", "/v1/multidraws", obj{"lock_key": "daily", "count": 1000, "range": obj{"min": 1, "max": 6}})
-	s.one(`UPDATE multidraws SET status = 'interrupted', completed = 0, checkpoints = 0, completed_at = NULL WHERE id = $1`, multidraw)
+	// The public log may have the end of one that is completed, so that is not taken back: the interrupted one is another.
+	completed, multidraw := s.id("POST", "/v1/multidraws", obj{"lock_key": "daily", "count": 1000, "range": obj{"min": 1, "max": 6}}), uuid.NewString()
+	s.one(`WITH made AS (INSERT INTO multidraws (id, lock_key, status, total, completed, every, checkpoints, low, high, parameters, commitment, digest, owner, term,
+			lease_expires_at, started_at, updated_at)
+		SELECT $2, lock_key, 'interrupted', total, 0, every, 0, low, high, parameters, commitment, digest, owner, term, lease_expires_at, started_at, updated_at
+		FROM multidraws WHERE id = $1 RETURNING id)
+		INSERT INTO multidraw_seeds SELECT made.id, seed FROM made, multidraw_seeds WHERE multidraw = $1`, completed, multidraw)
 	for where, args := range asks {
 		out, err := execute(t, args...)
 		for _, want := range []string{"warning: publications: 1 publication has failed for good", "/v1/publications/ID/retry", "warning: multidraws: 1 multi-draw is interrupted", "healthy: all"} {

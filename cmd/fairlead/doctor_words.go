@@ -92,6 +92,7 @@ func healthy(check string) string {
 		"draws":              "no draw is late",
 		"multidraws":         "none is interrupted",
 		"integrity":          "every balance is the sum of its entries",
+		"closings":           "the books are closed and recounted in time",
 	}[check]
 }
 

@@ -109,7 +109,7 @@ func (t *target) database(ctx context.Context) (*postgres.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return postgres.Open(ctx, postgres.Options{URL: url, MaxConns: 2})
+	return postgres.Open(ctx, postgres.Options{URL: url, MaxConns: 2, ReadConns: 2})
 }
 
 func (t *target) databaseAddress() (string, error) {

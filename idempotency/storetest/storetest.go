@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,18 +30,9 @@ type Harness struct {
 	Restart func()
 }
 
-// test is one of the suite.
-type test struct {
-	conformance.Check
-
-	run func(*suite)
-}
-
-func tests() []test {
-	of := func(name, guarantees, tries string, run func(*suite)) test {
-		return test{conformance.Check{Name: name, Guarantees: strings.Fields(guarantees), Tries: tries}, run}
-	}
-	return []test{
+func tests() conformance.Suite[*suite] {
+	of := conformance.NewTrial[*suite]
+	return conformance.Suite[*suite]{
 		of("Life", "I1 I2", "a key goes from its request over its execution to its answer, which stays", (*suite).life),
 		of("AnswersAreKeptToTheByte", "I2", "answers of all kinds come back byte for byte", (*suite).exact),
 		of("CallsMayBeRepeated", "I3", "each call to the store, repeated as if its answer was lost, changes nothing more", (*suite).repeated),
@@ -60,23 +50,15 @@ func tests() []test {
 }
 
 // Checks lists what the suite has, in order.
-func Checks() []conformance.Check {
-	var all []conformance.Check
-	for _, x := range tests() {
-		all = append(all, x.Check)
-	}
-	return all
-}
+func Checks() []conformance.Check { return tests().Checks() }
 
 // Run runs the suite. Each check gets a harness of its own; the one that restarts the server asks for it by restarts.
 func Run[T conformance.Test[T]](t T, harness func(t T, restarts bool) Harness) {
 	t.Helper()
-	for _, x := range tests() {
-		t.Run(x.Name, func(t T) {
-			t.Parallel()
-			x.run(&suite{TB: t, h: harness(t, x.Name == restarts)})
-		})
-	}
+	conformance.Run(t, tests(), func(t T, c conformance.Check) *suite {
+		t.Parallel()
+		return &suite{TB: t, h: harness(t, c.Name == restarts)}
+	})
 }
 
 // restarts is the check that needs a server of its own.

@@ -41,6 +41,11 @@ const (
 	LogAppended = "log.appended" // they are committed, no checkpoint is signed yet
 	LogSigned   = "log.signed"   // a checkpoint is signed and noted, nobody has it yet
 	LogSeen     = "log.seen"     // witnesses have it, it is not published yet
+	// Of the closings of the books, and of recounts.
+	BooksClosed  = "books.closed"  // a part of the accounts is closed
+	BooksBegun   = "books.begun"   // a recount has begun
+	BooksCounted = "books.counted" // a part of the entries is counted, which is not written yet
+	BooksSaved   = "books.saved"   // it is written
 )
 
 // Names are all places, in the order above.
@@ -50,5 +55,6 @@ func Names() []string {
 		LotteryRound, LotteryRoundDrawn, AuctionBeforeCommit, AuctionAfterCommit, PublishClaimed, PublishSent, PublishMarked,
 		SubscriptionSent, AuctionSettle, CrossIntent, CrossDebited, CrossCredited, CrossUndone, CrossPrepared, CrossReady, CrossDecided,
 		CrossCommitted, CrossUnlogged, MultidrawBeforeCheckpoint, MultidrawAfterCheckpoint, LogAppend, LogAppended, LogSigned, LogSeen,
+		BooksClosed, BooksBegun, BooksCounted, BooksSaved,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,52 +17,82 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// lateBids has two bidders bid by two servers until a round ends, which late bids extend, while two servers take themselves for the
-// leader and close it.
+// watchAuctions notes what must not be: a bid that is written at or after its round's end, and a leader's term that falls.
+const watchAuctions = `CREATE TABLE library.wrong (what text);
+	CREATE FUNCTION library.watch_bid() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO library.wrong SELECT format('bid %s was written after the end of round %s', NEW.seq, NEW.round)
+			FROM auction_rounds WHERE auction = NEW.auction AND round = NEW.round AND ends_at <= clock_timestamp();
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER watch AFTER INSERT ON auction_bids FOR EACH ROW EXECUTE FUNCTION library.watch_bid();
+	CREATE FUNCTION library.watch_term() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO library.wrong SELECT format('term %s wrote after term %s', NEW.leader_term, OLD.leader_term) WHERE NEW.leader_term < OLD.leader_term;
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER watch AFTER UPDATE ON auctions FOR EACH ROW EXECUTE FUNCTION library.watch_term()`
+
+// lateBids has two bidders bid by two servers until two rounds end, which late bids extend, while two servers take themselves for the
+// leader and close them.
 func lateBids() Scenario {
 	var house client.Auction
 	return Scenario{
-		Servers: 2, Unbooked: true,
+		Servers: 2, Stall: 1500 * time.Millisecond, Unbooked: true, Loose: true,
+		Install: func(ctx context.Context, db *pgx.Conn) error { return execute(ctx, db, watchAuctions) },
 		Open: func(ctx context.Context, c *sim.Client) error {
 			if err := sim.OpenAccounts(ctx, c, []string{"ann", "bob", "house"}, 1000); err != nil {
 				return err
 			}
 			made, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions", "auction", client.CreateAuctionRequest{
-				Title: "late", Currency: "SIM", Seller: "house", Cooldown: "0s", Rounds: []client.RoundRequest{{Winners: 1, Duration: "2s"}},
-				AntiSnipe: client.AntiSnipeRequest{Window: "800ms", Extension: "700ms", MaxExtensions: 2},
+				Title: "late", Currency: "SIM", Seller: "house", Cooldown: "0s",
+				Rounds:    []client.RoundRequest{{Winners: 1, Duration: "1500ms"}, {Winners: 1, Duration: "1s"}},
+				AntiSnipe: client.AntiSnipeRequest{Window: "500ms", Extension: "400ms", MaxExtensions: 2},
 			}))
 			if err != nil || made.Status != http.StatusCreated {
 				return fmt.Errorf("make an auction: %v: %w", made, err)
 			}
 			return made.JSON(&house)
 		},
+		Warm: func(ctx context.Context, w *World) error {
+			return expect(ctx, w,
+				expected{"s1", sim.NewOp(sim.KindAuction, "/v1/auctions/"+house.ID+"/start", "start", nil), http.StatusOK},
+				expected{"s1", sim.NewBid("warm-1", house.ID, "ann", 1), http.StatusCreated},
+				expected{"s2", sim.NewBid("warm-2", house.ID, "bob", 2), http.StatusCreated},
+				expected{"s1", sim.NewBid("warm-3", house.ID, "ann", 3), http.StatusCreated},
+				expected{"s2", sim.NewBid("warm-4", house.ID, "bob", 4), http.StatusCreated})
+		},
 		Play: func(ctx context.Context, w *World) {
 			leading, over := context.WithCancel(ctx)
-			w.Go(func() error {
-				c := w.Client("house", servers(0)...)
-				if _, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions/"+house.ID+"/start", "start", nil)); err != nil {
-					return err
-				}
-				w.Lead(leading, "s1", 1)
-				w.Lead(leading, "s2", 2)
-				defer over()
-				for i, bidder := range []string{"ann", "bob"} {
-					c := w.Client(bidder, servers(i)...)
-					w.Go(func() error {
-						for n := range int64(4) {
-							amount := 10*(n+1) + int64(i)
-							if _, err := c.Settle(ctx, sim.NewBid(fmt.Sprintf("%s-%d", bidder, n), house.ID, bidder, amount)); err != nil {
-								return err
-							}
-							wait.For(ctx, 650*time.Millisecond)
+			w.Lead(leading, "s1", 1)
+			w.Lead(leading, "s2", 2)
+			sent := &sentBids{at: map[string]time.Time{}}
+			both := sim.NewBid("both", house.ID, "ann", 55)
+			for i, bidder := range []string{"ann", "bob"} {
+				c := w.Client(bidder, servers(i)...)
+				w.Go(func() error {
+					for n := range int64(5) {
+						op := sim.NewBid(fmt.Sprintf("%s-%d", bidder, n), house.ID, bidder, 10*(n+1)+int64(i))
+						if n == 3 {
+							op = both // As a client does that lost its patience.
 						}
-						return nil
-					})
-				}
+						sent.note(op.Key)
+						if _, err := c.Settle(ctx, op); err != nil {
+							return err
+						}
+						wait.For(ctx, 450*time.Millisecond)
+					}
+					return nil
+				})
+			}
+			w.Go(func() error {
+				defer over()
+				c := w.Client("house", servers(0)...)
 				for {
 					var now client.Auction
-					if err := c.GetJSON(ctx, "/v1/auctions/"+house.ID, &now); err != nil || now.Status == "completed" {
+					if err := c.GetJSON(ctx, "/v1/auctions/"+house.ID, &now); err != nil {
 						return err
+					}
+					if now.Status == "completed" {
+						return sent.check(w, now)
 					}
 					wait.For(ctx, time.Second)
 				}
@@ -71,7 +102,35 @@ func lateBids() Scenario {
 	}
 }
 
-// checkBids compares what bidders were told with the bids that are there, and these with the round's end.
+// sentBids says when the first attempt at a bid was sent. All clocks show the same time.
+type sentBids struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+func (s *sentBids) note(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at[key].IsZero() {
+		s.at[key] = time.Now()
+	}
+}
+
+// check wants bids to be refused that were sent after the end of the last round.
+func (s *sentBids) check(w *World, now client.Auction) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := now.Rounds[len(now.Rounds)-1]
+	for _, op := range w.History.Ops() {
+		final, _ := op.Final()
+		if at := s.at[op.Key]; !last.EndsAt.IsZero() && !at.Before(last.EndsAt) && final.Status == http.StatusCreated {
+			return fmt.Errorf("bid %s was sent at %v, after the last round's end at %v, and was taken", op.Key, at, last.EndsAt)
+		}
+	}
+	return nil
+}
+
+// checkBids compares what bidders were told with the bids that are there, and these with the ends of their rounds.
 func checkBids(ctx context.Context, w *World, db *pgx.Conn, house string) error {
 	var wrong []error
 	told := map[int64]client.Bid{}
@@ -89,19 +148,24 @@ func checkBids(ctx context.Context, w *World, db *pgx.Conn, house string) error 
 		}
 		told[b.Seq] = b
 	}
-	var ends, ended time.Time
-	if err := db.QueryRow(ctx, `SELECT ends_at, ended_at FROM auction_rounds WHERE auction = $1 AND round = 1`, house).Scan(&ends, &ended); err != nil {
+	rows, err := db.Query(ctx, `SELECT what FROM library.wrong UNION ALL
+		SELECT format('round %s was closed at %s, before its end at %s', round, ended_at, ends_at) FROM auction_rounds WHERE auction = $1 AND ended_at < ends_at`, house)
+	if err != nil {
 		return err
 	}
-	if ended.Before(ends) {
-		wrong = append(wrong, fmt.Errorf("the round was closed at %v, before its end at %v", ended, ends))
+	seen, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, what := range seen {
+		wrong = append(wrong, errors.New(what))
 	}
 	type bid struct {
 		Seq, Amount int64
 		Account     string
-		At          time.Time
+		At, Ends    time.Time
 	}
-	rows, err := db.Query(ctx, `SELECT seq, amount, account, at FROM auction_bids WHERE auction = $1 ORDER BY seq`, house)
+	rows, err = db.Query(ctx, `SELECT seq, amount, account, at, ends_at FROM auction_bids JOIN auction_rounds USING (auction, round) WHERE auction = $1 ORDER BY seq`, house)
 	if err != nil {
 		return err
 	}
@@ -110,8 +174,8 @@ func checkBids(ctx context.Context, w *World, db *pgx.Conn, house string) error 
 		if t, ok := told[b.Seq]; !ok || t.Account != b.Account || t.Amount != b.Amount {
 			wrong = append(wrong, fmt.Errorf("bid %+v was told as %+v", b, t))
 		}
-		if !b.At.Before(ends) {
-			wrong = append(wrong, fmt.Errorf("bid %+v is after the round's end at %v", b, ends))
+		if !b.At.Before(b.Ends) {
+			wrong = append(wrong, fmt.Errorf("bid %+v is after its round's end", b))
 		}
 		delete(told, b.Seq)
 	}

@@ -97,7 +97,7 @@ func (g *gate) callOptions() (all []Option) {
 			}
 			all = append(all, Option{
 				Label: c.client + " > " + c.server + " " + c.what, Thread: c.client, Since: c.since, Faults: faults,
-				run: func(m Mode) error { g.pass(c, m); return nil },
+				process: c.server, run: func(m Mode) error { g.pass(c, m); return nil },
 			})
 		case c.answer != nil && !c.lost:
 			if c.back == 0 {
@@ -105,7 +105,7 @@ func (g *gate) callOptions() (all []Option) {
 			}
 			all = append(all, Option{
 				Label: c.client + " < " + c.server + " " + c.what, Thread: c.client, Since: c.back, Faults: []Mode{Lose},
-				run: func(m Mode) error { g.give(c, m); return nil },
+				process: c.server, run: func(m Mode) error { g.give(c, m); return nil },
 			})
 		}
 	}

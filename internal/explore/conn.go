@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ type conn struct {
 
 	mu       sync.Mutex
 	out      []byte // written, and not let through
+	writer   string // who wrote the first of it: see caller
 	in       []byte // answered, and not read
 	closed   bool   // by the server
 	cut      bool   // by the gate
@@ -84,9 +87,28 @@ func (c *conn) Write(p []byte) (int, error) {
 	case c.cut:
 		return 0, syscall.EPIPE
 	}
+	if len(c.out) == 0 {
+		c.writer = caller()
+	}
 	c.out = append(c.out, p...)
 	c.signal()
 	return len(p), nil
+}
+
+// caller says by which functions the goroutine has come to write something. Goroutines that say the same at one moment, and go on
+// differently, are told apart by that.
+func caller() string {
+	const most = 64
+	var pcs [most]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	var text strings.Builder
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		text.WriteString(f.Function)
+		text.WriteByte(' ')
+	}
+	return text.String()
 }
 
 // Close implements [net.Conn].

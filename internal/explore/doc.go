@@ -3,17 +3,18 @@
 //
 // # Protocol
 //
-// Servers and clients run in a bubble of testing/synctest. A server's connections to the database and a client's requests end at a
-// gate. The scheduler waits until everybody in the bubble waits, and then chooses one of what is pending:
+// Servers and clients run in a bubble of testing/synctest, and so do processes that use the libraries ([World.Process]). A server's
+// connections to the database and a client's requests end at a gate. The scheduler waits until everybody in the bubble waits, and then chooses one of what is pending:
 //
 //   - a unit that a server has written to the database, up to a Sync or a Query: the gate sends it to PostgreSQL and reads the
 //     answer, until PostgreSQL is ready or waits for a lock. Then the answer stays out until what is let through later ends the
 //     wait;
 //   - a request of a client's, and answers that were held back;
 //   - the end of a connection, as PostgreSQL sees it;
+//   - notifications that a session has heard;
 //   - the end of a wait for a lock, once lock_timeout has passed;
 //   - time: it passes until the next message, or for as long as the choice says;
-//   - the kill of a server, which is started anew.
+//   - the kill of a server or process, which is started anew, and a stop of its messages for some seconds.
 //
 // A message may meet a [Mode]: its answer is held or lost, it is lost itself, or it arrives after its connection was cut.
 // Histories are those of a real PostgreSQL at once; there is no model of it that could be wrong.
@@ -21,14 +22,15 @@
 // # Time and chance
 //
 // The bubble has a clock of its own. The database calls functions that show the same clock: see pgtest.Shadow. PostgreSQL's own
-// timers are off, and lock_timeout is the gate's. crypto/rand is set by the seed (testing/cryptotest), and all pauses that depend on
-// chance take theirs from there.
+// timers are off, and lock_timeout is the gate's. crypto/rand is a function of the seed and of how a goroutine has come to ask, and all pauses
+// that depend on chance take theirs from there.
 //
 // # Promises
 //
-//   - The same seed gives the same history on the same code: the same choices, and the same answers to clients.
-//   - Each schedule begins with the same database, and ends with the checks of package sim (the clients' own books) and of package
-//     audit, and with the scenario's.
+//   - The same seed gives the same history on the same code: the same choices, and the same answers to clients. Scenarios that are Loose are
+//     excepted: their processes do the same in two goroutines at one moment, or have two things ready in one select.
+//   - Each schedule begins with the same database and with servers that remember the same ([Scenario].Warm). It ends with the checks of
+//     package sim (the clients' own books) and of package audit, and with the scenario's.
 //   - A failure is reported with its seed and the shortest sequence of choices that was found to fail too; after the last of them
 //     everything goes on in order.
 //

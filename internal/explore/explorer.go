@@ -4,8 +4,10 @@ package explore
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim"
@@ -29,12 +32,21 @@ const checkLimit = 10 * time.Minute
 // Scenario is what servers and clients do while their messages are put in an order.
 type Scenario struct {
 	Servers int
-	// Kills says that servers may be killed.
+	// Kills says that servers and processes may be killed.
 	Kills bool
+	// Stall is for how long the messages of a server or process may be stopped; 0: they are not.
+	Stall time.Duration
+	// Loose says that goroutines of one process do the same at one moment, and go on differently. A seed may then be more than one history.
+	Loose bool
 	// Unbooked says that the clients' own books do not know all that they do: bids.
 	Unbooked bool
-	// Open makes what each schedule begins with. It is called once.
+	// Install makes tables in the schema [library] beside the servers' own, and triggers. It is called once, and may be nil.
+	Install func(ctx context.Context, db *pgx.Conn) error
+	// Open makes what each schedule begins with. It is called once, and may be nil.
 	Open func(ctx context.Context, c *sim.Client) error
+	// Warm is what clients have each server do, in order and without faults, before each schedule: so servers remember what they have
+	// done. It may be nil.
+	Warm func(ctx context.Context, w *World) error
 	// Play begins what the clients do, by [World.Go].
 	Play func(ctx context.Context, w *World)
 	// Check looks at what came of it, beside what is checked of each schedule; it may be nil.
@@ -72,13 +84,15 @@ func migrate(ctx context.Context, url string) error {
 // NewExplorer prepares a scenario.
 func NewExplorer(t *testing.T, s Scenario) *Explorer {
 	t.Helper()
-	x := &Explorer{t: t, scenario: s, db: openDatabase(t, migrate), opened: sim.NewHistory()}
-	opening := s
-	opening.Play = func(ctx context.Context, w *World) {
-		w.Go(func() error { return s.Open(ctx, w.Client("opening", names(1)...)) })
-	}
-	if _, err := x.schedule(0, inOrder{}, opening, x.opened); err != nil {
-		t.Fatalf("open the scenario: %v", err)
+	x := &Explorer{t: t, scenario: s, db: openDatabase(t, migrate, s.Install), opened: sim.NewHistory()}
+	if s.Open != nil {
+		opening := s
+		opening.Warm, opening.Play = nil, func(ctx context.Context, w *World) {
+			w.Go(func() error { return s.Open(ctx, w.Client("opening", names(1)...)) })
+		}
+		if _, err := x.schedule(0, inOrder{}, opening, x.opened); err != nil {
+			t.Fatalf("open the scenario: %v", err)
+		}
 	}
 	if err := x.db.keep(); err != nil {
 		t.Fatal(err)
@@ -110,7 +124,10 @@ func (x *Explorer) Run(seed uint64, s Strategy) Result {
 	ctx, cancel := context.WithTimeout(context.Background(), checkLimit)
 	defer cancel()
 	if err == nil {
-		r.Err = errors.Join(history.CheckReplies(), audit.Audit(ctx, x.check))
+		r.Err = errors.Join(history.CheckReplies(), checkOutcomes(history))
+		if x.scenario.Servers > 0 {
+			r.Err = errors.Join(r.Err, audit.Audit(ctx, x.check))
+		}
 		if !x.scenario.Unbooked {
 			r.Err = errors.Join(r.Err, history.Check(ctx, x.check))
 		}
@@ -119,27 +136,50 @@ func (x *Explorer) Run(seed uint64, s Strategy) Result {
 		}
 	}
 	for _, op := range history.Ops()[len(x.opened.Ops()):] {
-		for i, a := range op.Answers() {
-			line := fmt.Sprintf("%s, attempt %d: %d %s", op.Key, i+1, a.Status, a.Code())
+		for _, a := range op.Answers() { // Of two at one moment, either may be noted first.
+			line := fmt.Sprintf("%s: %d %s", op.Key, a.Status, a.Code())
 			if a.Replayed {
 				line += "(replayed)"
 			}
 			r.Seen = append(r.Seen, line)
 		}
 	}
+	r.Seen = append(r.Seen, w.seen...)
 	slices.Sort(r.Seen) // Two that learn of something together may do so in any order.
 	return r
 }
 
+// checkOutcomes looks for commands whose answers all say that nothing was applied, until one turns out to be stored.
+func checkOutcomes(h *sim.History) error {
+	var wrong []error
+	for _, op := range h.Ops() {
+		final, _ := op.Final()
+		applied := !final.Stored() || !final.Replayed
+		for _, a := range op.Answers() {
+			applied = applied || a.Err != nil || a.Stored() && !a.Replayed || !a.Final() && a.Problem().Outcome != client.NotApplied
+		}
+		if !applied {
+			wrong = append(wrong, fmt.Errorf("%s: each attempt was told that nothing was applied: %v", op, op.Answers()))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
 // schedule runs a schedule in a bubble of its own.
 func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history *sim.History) (w *World, err error) {
-	cryptotest.SetGlobalRandom(x.t, seed)
+	cryptotest.SetGlobalRandom(x.t, seed) // For what doesn't ask crypto/rand.Reader.
+	if c, ok := rand.Reader.(*chance); ok {
+		c.begin(seed)
+	}
 	synctest.Test(x.t, func(t *testing.T) {
 		if x.check != nil {
 			time.Sleep(begin)
 		}
 		g := newGate(x.db)
-		w = &World{History: history, Database: x.db.url, gate: g, strategy: s, servers: map[string]*instance{}, opened: len(history.Ops())}
+		w = &World{
+			History: history, Database: x.db.url, gate: g, strategy: s, scenario: scenario, stalled: map[string]time.Time{},
+			servers: map[string]*instance{}, processes: map[string]context.CancelCauseFunc{}, handlers: map[string]http.Handler{},
+		}
 		g.serve = w.handler
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -149,16 +189,22 @@ func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history 
 					return err
 				}
 			}
+			if scenario.Warm != nil {
+				return scenario.Warm(ctx, w)
+			}
 			return nil
 		})
-		w.trace, g.step = nil, 0
+		w.trace, w.opened = nil, len(history.Ops())
+		g.begin()
 		if err == nil {
-			w.kills = scenario.Kills
+			w.faulty = true
 			scenario.Play(ctx, w)
 			err = w.during(ctx, func() error { w.clients.Wait(); return w.failed })
 		}
 		trace := w.trace
-		w.kills, g.step = false, 0
+		w.faulty = false
+		clear(w.stalled)
+		g.begin()
 		cancel()
 		ended := w.await(ctx, func() error {
 			w.clients.Wait()
@@ -170,6 +216,7 @@ func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history 
 			return errors.Join(failures...)
 		})
 		err = errors.Join(err, ended)
+		time.Sleep(begin)                           // What is still at work in killed processes gives up.
 		for found := true; found; synctest.Wait() { // A last connection may ask for the end of another one's statement.
 			var finished error
 			found, finished = g.finish()

@@ -36,12 +36,14 @@ type Option struct {
 	Since  int    // the step that it was first seen at
 	Faults []Mode // what it may meet other than Go
 
-	run func(Mode) error
+	process string // whose it is; empty: PostgreSQL's or the network's
+	run     func(Mode) error
 }
 
 // link is what the gate knows of a connection.
 type link struct {
-	name       string // such as s1/reads#2
+	group      string // whose it is and what for, such as s1/reads
+	name       string // while it has something to say or is in a transaction, such as s1/reads#2
 	backend    *backend
 	statements map[string]string
 	since      map[string]int // when an option was first seen
@@ -50,6 +52,9 @@ type link struct {
 	parked     bool           // it does
 	parkedAt   time.Time
 	held       []byte // an answer that waits to be let through
+	idle       bool   // the session is in no transaction
+	listens    bool   // the session wants notifications
+	heard      []byte // notifications that wait to be let through
 	ownTimeout time.Duration
 	timeout    time.Duration // how long it waits for locks now
 	ended      bool
@@ -62,16 +67,26 @@ type gate struct {
 	serve   func(server string) http.Handler
 	arrived chan struct{} // has room for one: something may be pending
 
-	mu       sync.Mutex
-	conns    []*conn
-	calls    []*call
-	lives    map[string]int // of the servers
-	ordinals map[string]int
-	step     int
+	mu    sync.Mutex
+	conns []*conn
+	calls []*call
+	lives map[string]int // of the processes
+	step  int
+	moved bool // a unit was executed since sessions were last asked for notifications
 }
 
 func newGate(db *database) *gate {
-	return &gate{db: db, arrived: make(chan struct{}, 1), lives: map[string]int{}, ordinals: map[string]int{}}
+	return &gate{db: db, arrived: make(chan struct{}, 1), lives: map[string]int{}}
+}
+
+// begin counts steps from the next one on.
+func (g *gate) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.step = 0
+	for _, c := range g.conns {
+		clear(c.since)
+	}
 }
 
 func (g *gate) signal() {
@@ -112,9 +127,7 @@ func (g *gate) prepare() (bool, error) {
 	g.mu.Lock()
 	g.conns = slices.DeleteFunc(g.conns, func(c *conn) bool { return c.ended || c.backend == nil && c.gone() })
 	g.mu.Unlock()
-	conns := g.all()
-	slices.SortStableFunc(conns, func(a, b *conn) int { return cmp.Compare(a.order(), b.order()) })
-	for _, c := range conns {
+	for _, c := range g.all() {
 		if c.backend == nil {
 			if c.first(false, false) != nil {
 				return true, g.start(c)
@@ -122,7 +135,7 @@ func (g *gate) prepare() (bool, error) {
 			continue
 		}
 		if u := c.first(true, false); u != nil && !c.parked && len(c.held) == 0 {
-			if what := tell(u, c.statements); strings.HasPrefix(what, "prepare ") && !strings.Contains(what, ";") {
+			if tell(u, c.statements); prepares(u) { // It is told for the statements' sake.
 				return true, g.execute(c, Go)
 			}
 		}
@@ -130,16 +143,36 @@ func (g *gate) prepare() (bool, error) {
 	return false, nil
 }
 
-// order is by which connections that were made at the same time are told apart.
-func (c *conn) order() string {
-	if c.name != "" {
-		return c.name
+// name names the connections that have something to say, with the smallest number that no other one of the group has now. Those of a
+// pool are alike, and which of them a goroutine gets is the machine's choice: it must not be part of a history.
+func (g *gate) name() {
+	type speaker struct {
+		*conn
+
+		what string
 	}
-	u := c.first(false, false)
-	if u == nil || binary.BigEndian.Uint32(u[4:]) == cancelCode {
-		return c.server
+	var nameless []speaker
+	taken := map[string]bool{}
+	for _, c := range g.conns {
+		u := c.first(true, false)
+		switch {
+		case c.ended || c.backend == nil:
+		case c.name != "":
+			taken[c.name] = true
+		case u != nil:
+			nameless = append(nameless, speaker{c, c.group + " " + tell(u, c.statements) + " " + c.writer + string(u)})
+		case c.gone() || len(c.heard) > 0:
+			nameless = append(nameless, speaker{c, c.group})
+		}
 	}
-	return c.server + "/" + startParameters(u)["application_name"] + "!"
+	slices.SortStableFunc(nameless, func(a, b speaker) int { return cmp.Compare(a.what, b.what) })
+	for _, c := range nameless {
+		for n := 1; c.name == ""; n++ {
+			if name := c.group + "#" + strconv.Itoa(n); !taken[name] {
+				c.name, taken[name] = name, true
+			}
+		}
+	}
 }
 
 // start starts a session, once the server has asked for it.
@@ -165,12 +198,11 @@ func (g *gate) start(c *conn) error {
 		return err
 	}
 	app := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(parameters["application_name"], "fairlead"), " "), " ", "-")
-	group := c.server + "/" + cmp.Or(app, "commands")
+	c.group = c.server + "/" + cmp.Or(app, "commands")
 	if parameters["plan_cache_mode"] != "" {
-		group = c.server + "/pipeline"
+		c.group = c.server + "/pipeline"
 	}
-	g.ordinals[group]++
-	c.name, c.backend = group+"#"+strconv.Itoa(g.ordinals[group]), b
+	c.backend, c.idle = b, true
 	c.ownTimeout, c.timeout = 0, 0
 	var set []string
 	for name, value := range parameters {
@@ -193,28 +225,21 @@ func (g *gate) start(c *conn) error {
 	return nil
 }
 
-// duration reads a setting of PostgreSQL's.
-func duration(value string) time.Duration {
-	if d, err := time.ParseDuration(value); err == nil {
-		return d
-	}
-	ms, _ := strconv.Atoi(value) // 0 means never.
-	return time.Duration(ms) * time.Millisecond
-}
-
 // options lists what can happen next, by label.
 func (g *gate) options() []Option {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.name()
 	var all []Option
 	for _, c := range g.conns {
+		process := c.server
 		add := func(what string, faults []Mode, run func(Mode) error) {
 			label := c.name + " " + what
 			if c.since[label] == 0 {
 				clear(c.since)
 				c.since[label] = g.step
 			}
-			all = append(all, Option{Label: label, Thread: c.name, Since: c.since[label], Faults: faults, run: run})
+			all = append(all, Option{Label: label, Thread: c.name, Since: c.since[label], Faults: faults, process: process, run: run})
 		}
 		if c.ended || c.backend == nil {
 			continue
@@ -224,10 +249,13 @@ func (g *gate) options() []Option {
 			continue
 		}
 		if c.parked {
-			if c.timeout > 0 && time.Since(c.parkedAt) >= c.timeout {
+			if process = ""; c.timeout > 0 && time.Since(c.parkedAt) >= c.timeout {
 				add("lock timeout", nil, func(Mode) error { return g.timeOut(c) })
 			}
 			continue
+		}
+		if len(c.heard) > 0 && !c.gone() {
+			add("notification", nil, func(Mode) error { g.notify(c); return nil })
 		}
 		if u := c.first(true, false); u != nil {
 			faults := []Mode{Hold, Lose, Late, Drop}
@@ -265,7 +293,19 @@ func (g *gate) execute(c *conn, m Mode) error {
 		c.sever()
 		return g.hangUp(c)
 	}
-	c.mode = m
+	for _, sql := range statementsIn(u, c.statements) {
+		c.listens = c.listens || strings.HasPrefix(brief(sql), "listen")
+		for function, limit := range g.db.limits {
+			if strings.Contains(sql, function) {
+				c.timeout = limit
+			}
+		}
+	}
+	u, limit := withoutLimit(u)
+	if limit != "" {
+		c.timeout = duration(limit)
+	}
+	c.mode, g.moved = m, true
 	if err := c.backend.write(u); err != nil {
 		return err
 	}
@@ -300,7 +340,7 @@ func (g *gate) collect(c *conn) error {
 		}
 		c.partial = append(c.partial, m...)
 		if m[0] == 'Z' {
-			if m[5] == 'I' {
+			if c.idle = m[5] == 'I'; c.idle {
 				c.timeout = c.ownTimeout
 			}
 			answer := c.partial
@@ -311,7 +351,7 @@ func (g *gate) collect(c *conn) error {
 			case Hold:
 				c.held = answer
 			case Go, Late, Drop: // Of the last two nobody reads it.
-				c.answer(answer)
+				c.give(answer)
 			}
 			return nil
 		}
@@ -323,82 +363,58 @@ func (g *gate) release(c *conn, m Mode) error {
 	if m == Lose {
 		c.sever()
 	} else {
-		c.answer(c.held)
+		c.give(c.held)
 	}
 	c.held = nil
 	return nil
 }
 
-// settle goes on with those who waited for a lock and have it.
-func (g *gate) settle() error {
-	for {
-		var parked []*conn
-		for _, c := range g.all() {
-			if c.parked {
-				parked = append(parked, c)
-			}
-		}
-		if len(parked) == 0 {
-			return nil
-		}
-		slices.SortFunc(parked, func(a, b *conn) int { return cmp.Compare(a.name, b.name) })
-		waiting, err := g.db.waiting()
-		if err != nil {
-			return err
-		}
-		moved := false
-		for _, c := range parked {
-			if slices.Contains(waiting, c.backend.pid) {
-				continue
-			}
-			if err := g.collect(c); err != nil {
-				return err
-			}
-			moved = true
-		}
-		if !moved {
-			return nil
-		}
+// give gives the server an answer. Between transactions nothing tells a connection from the others of its group.
+func (c *conn) give(answer []byte) {
+	c.answer(answer)
+	if c.idle {
+		c.name = ""
 	}
 }
 
-// timeOut ends a wait for a lock as PostgreSQL does after lock_timeout.
-func (g *gate) timeOut(c *conn) error {
-	waiting, err := g.db.waiting()
-	if err != nil || !slices.Contains(waiting, c.backend.pid) {
-		return errors.Join(err, g.settle()) // Somebody outside of the gate was in its way, such as PostgreSQL's own housekeeping.
+// hear asks the sessions that listen for notifications, which PostgreSQL gives them only when they are spoken to or at its leisure.
+func (g *gate) hear() error {
+	if !g.moved {
+		return nil
 	}
-	if err := g.db.cancel(c.backend); err != nil {
-		return err
-	}
-	for {
-		m, err := c.backend.wait()
-		if err != nil {
+	g.moved = false
+	for _, c := range g.all() {
+		if c.backend == nil || c.ended || !c.listens || !c.idle || c.parked {
+			continue
+		}
+		if err := c.backend.write([]byte{'S', 0, 0, 0, 4}); err != nil {
 			return err
 		}
-		if m[0] == 'E' {
-			c.partial = append(c.partial, withCode(m, "55P03", "canceling statement due to lock timeout")...)
-			break
+		for {
+			m, err := c.backend.wait()
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.group, err)
+			}
+			if m[0] == 'Z' {
+				break
+			}
+			c.heard = append(c.heard, m...)
 		}
-		c.partial = append(c.partial, m...)
 	}
-	return errors.Join(g.collect(c), g.settle())
+	return nil
+}
+
+// notify lets notifications through.
+func (g *gate) notify(c *conn) {
+	heard := c.heard
+	c.heard = nil
+	c.give(heard)
 }
 
 // hangUp tells PostgreSQL that a connection has ended.
 func (g *gate) hangUp(c *conn) error {
 	c.ended = true
 	return errors.Join(g.db.give(c.backend), g.settle())
-}
-
-// lockTimeouts returns when the next wait for a lock is over.
-func (g *gate) lockTimeouts() (next time.Time) {
-	for _, c := range g.all() {
-		if over := c.parkedAt.Add(c.timeout); c.parked && c.timeout > 0 && (next.IsZero() || over.Before(next)) {
-			next = over
-		}
-	}
-	return next
 }
 
 // kill ends a server as SIGKILL does: its connections and its clients' are cut. What it wrote may be on its way still.

@@ -9,4 +9,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	takeChances()
+	os.Exit(pgtest.Main(m))
+}

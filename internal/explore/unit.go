@@ -94,7 +94,7 @@ func tell(u []byte, statements map[string]string) string {
 			portal = sql
 		case 'D':
 			if len(body) > 0 && body[0] == 'S' {
-				add("prepare " + brief(portal))
+				add("describe " + brief(portal))
 			}
 		case 'B':
 			_, rest := cstring(body)
@@ -110,6 +110,59 @@ func tell(u []byte, statements map[string]string) string {
 		all = append(all[:3:3], "…", all[len(all)-1])
 	}
 	return strings.Join(all, "; ")
+}
+
+// prepares says that a unit prepares statements and executes none. Which connections of a pool have prepared what is the machine's choice.
+func prepares(u []byte) bool {
+	found := false
+	eachMessage(u, func(kind byte, _ []byte) {
+		switch kind {
+		case 'P', 'D', 'S':
+		default:
+			found = true
+		}
+	})
+	return !found && u[0] == 'P'
+}
+
+// statementsIn are the statements that a unit executes.
+func statementsIn(u []byte, statements map[string]string) (all []string) {
+	portal := ""
+	eachMessage(u, func(kind byte, body []byte) {
+		switch kind {
+		case 'Q':
+			sql, _ := cstring(body)
+			all = append(all, sql)
+		case 'P':
+			_, rest := cstring(body)
+			portal, _ = cstring(rest)
+		case 'B':
+			_, rest := cstring(body)
+			name, _ := cstring(rest)
+			portal = statements[name]
+		case 'E':
+			all = append(all, portal)
+		}
+	})
+	return all
+}
+
+// ownLimit is how the transactions of the libraries say for how long they wait for a lock.
+var ownLimit = regexp.MustCompile(`(?i)(set local lock_timeout = )(\d+)`)
+
+// withoutLimit takes such a limit out of a unit: the gate keeps it, by the scheduler's time.
+func withoutLimit(u []byte) (without []byte, limit string) {
+	if u[0] != 'Q' {
+		return u, ""
+	}
+	sql, _ := cstring(u[5:])
+	found := ownLimit.FindStringSubmatch(sql)
+	if found == nil {
+		return u, ""
+	}
+	sql = ownLimit.ReplaceAllString(sql, "${1}0")
+	without = binary.BigEndian.AppendUint32([]byte{'Q'}, uint32(len(sql)+5)) //nolint:gosec // It is short.
+	return append(append(without, sql...), 0), found[2]
 }
 
 // withCode replaces the SQLSTATE and the text of an ErrorResponse.

@@ -3,10 +3,12 @@
 package explore
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,17 +45,38 @@ func TestUnits(t *testing.T) {
 	if n := unit(append(batch, next...), true); n != len(batch) {
 		t.Errorf("the batch is a unit of %d of %d", n, len(batch))
 	}
+	parse, describe := &pgproto3.Parse{Name: "b", Query: "SELECT 1"}, &pgproto3.Describe{ObjectType: 'S', Name: "b"}
+	if !prepares(wireOf(t, parse, describe, parse, describe, &pgproto3.Sync{})) || prepares(batch) || prepares(next) {
+		t.Error("what prepares statements is not told from what executes them")
+	}
 	statements := map[string]string{}
 	for want, u := range map[string][]byte{
 		"update accounts": batch, "commit": next,
-		"prepare select set_config(": wireOf(t, &pgproto3.Parse{Query: "SELECT set_config($1)"}, &pgproto3.Describe{ObjectType: 'S'}, &pgproto3.Sync{}),
+		"describe select set_config(": wireOf(t, &pgproto3.Parse{Query: "SELECT set_config($1)"}, &pgproto3.Describe{ObjectType: 'S'}, &pgproto3.Sync{}),
 	} {
 		if got := tell(u, statements); got != want {
 			t.Errorf("%q is told as %q", want, got)
 		}
 	}
+	if got := statementsIn(append(batch, next...), statements); !slices.Equal(got, []string{"UPDATE  accounts SET x = 1", "commit"}) {
+		t.Errorf("the statements are %q", got)
+	}
 	if statements["a"] == "" {
 		t.Error("a prepared statement is not known by its name")
+	}
+}
+
+// TestWithoutLimit takes the limit of a wait for locks out of what begins a transaction, and leaves other units as they are.
+func TestWithoutLimit(t *testing.T) {
+	begin := wireOf(t, &pgproto3.Query{String: "begin isolation level read committed; set local lock_timeout = 3000"})
+	u, limit := withoutLimit(begin)
+	if want := wireOf(t, &pgproto3.Query{String: "begin isolation level read committed; set local lock_timeout = 0"}); !bytes.Equal(u, want) || limit != "3000" {
+		t.Errorf("%q, %q", u, limit)
+	}
+	for _, other := range []pgproto3.FrontendMessage{&pgproto3.Query{String: "commit"}, &pgproto3.Parse{Query: "SET LOCAL lock_timeout = 1"}} {
+		if u, limit := withoutLimit(wireOf(t, other)); !bytes.Equal(u, wireOf(t, other)) || limit != "" {
+			t.Errorf("%q, %q", u, limit)
+		}
 	}
 }
 

@@ -27,7 +27,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/sim"
-	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock/lockprom"
 	"github.com/fairlead-dev/fairlead/multidraw"
 	"github.com/fairlead-dev/fairlead/saga"
@@ -51,16 +50,21 @@ type World struct {
 
 	gate     *gate
 	strategy Strategy
+	scenario Scenario
 	trace    []Decision
-	kills    bool // servers may be killed
-	opened   int  // commands that the scenario was opened with
+	faulty   bool                 // servers and processes may be killed and stopped
+	stalled  map[string]time.Time // until when messages of servers and processes are stopped
+	opened   int                  // commands that the scenario was opened and warmed up with
 
-	mu       sync.Mutex
-	failed   error // of the clients
-	servers  map[string]*instance
-	all      []*instance // with those that were killed
-	clients  sync.WaitGroup
-	restarts sync.WaitGroup
+	mu        sync.Mutex
+	failed    error    // of the clients
+	seen      []string // what scenarios have noted
+	servers   map[string]*instance
+	all       []*instance // with those that were killed
+	processes map[string]context.CancelCauseFunc
+	handlers  map[string]http.Handler // of processes
+	clients   sync.WaitGroup
+	restarts  sync.WaitGroup
 }
 
 // instance is a server: the services and the edge, wired as in the program, without what it does in the background by itself. What
@@ -104,13 +108,21 @@ func (w *World) Client(name string, servers ...string) *sim.Client {
 
 // Go runs f as a client. The schedule ends when all have returned.
 func (w *World) Go(f func() error) {
-	w.clients.Go(func() {
-		if err := f(); err != nil {
-			w.mu.Lock()
-			w.failed = errors.Join(w.failed, err)
-			w.mu.Unlock()
-		}
-	})
+	w.clients.Go(func() { w.Wrong(f()) })
+}
+
+// Wrong notes that something does not hold, unless err is nil.
+func (w *World) Wrong(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failed = errors.Join(w.failed, err)
+}
+
+// See notes what somebody was told. It is part of the schedule's history.
+func (w *World) See(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, fmt.Sprintf(format, args...))
 }
 
 // Settle has a client send commands, one after the other, each until it has a final answer.
@@ -159,7 +171,7 @@ func (k adminKeys) KeyByHash(ctx context.Context, hash [32]byte) (auth.Key, erro
 // open starts a server.
 func (w *World) open(ctx context.Context, name string) (err error) {
 	db, err := postgres.Open(ctx, postgres.Options{
-		URL: "postgres://fairlead@192.0.2.1/fairlead?sslmode=disable", MaxConns: 4, ReadConns: 1, Dial: w.gate.dial(name),
+		URL: address, MaxConns: poolSize, ReadConns: poolSize, Dial: w.gate.dial(name),
 	})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", name, err)
@@ -219,7 +231,7 @@ func (w *World) handler(name string) http.Handler {
 	if i := w.servers[name]; i != nil {
 		return i.handler
 	}
-	return nil
+	return w.handlers[name]
 }
 
 // steps runs the schedule until done is closed.
@@ -240,12 +252,15 @@ func (w *World) steps(ctx context.Context, done <-chan struct{}) error {
 				return err
 			}
 		}
+		if err := w.gate.hear(); err != nil {
+			return err
+		}
 		select { // What was let through without a choice may have been the last.
 		case <-done:
 			return nil
 		default:
 		}
-		options := slices.Concat(w.gate.options(), w.killing(ctx), w.passing())
+		options := slices.Concat(w.moving(w.gate.options()), w.faults(ctx), w.passing())
 		i, mode := w.strategy.Choose(w.gate.step, options)
 		w.trace = append(w.trace, Decision{options[i].Label, mode})
 		if err := options[i].run(mode); err != nil {
@@ -267,8 +282,10 @@ func (w *World) pass(d time.Duration) {
 	case <-w.gate.arrived:
 	default:
 	}
-	if over := w.gate.lockTimeouts(); !over.IsZero() {
-		d = min(d, max(time.Until(over), 0))
+	for _, next := range []time.Time{w.gate.lockTimeouts(), w.stalls()} {
+		if !next.IsZero() {
+			d = min(d, max(time.Until(next), 0))
+		}
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -298,28 +315,4 @@ func (w *World) during(ctx context.Context, f func() error) error {
 		return failed
 	}
 	return err
-}
-
-// killing are the options that kill a server, which is started anew at once.
-func (w *World) killing(ctx context.Context) (all []Option) {
-	if !w.kills {
-		return nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for name := range w.servers {
-		all = append(all, Option{Label: "kill " + name, Thread: faultThread, run: func(Mode) error {
-			w.mu.Lock()
-			delete(w.servers, name)
-			w.mu.Unlock()
-			w.gate.kill(name)
-			w.restarts.Go(func() {
-				for ctx.Err() == nil && w.open(ctx, name) != nil && wait.For(ctx, time.Second) {
-					continue
-				}
-			})
-			return nil
-		}})
-	}
-	return all
 }

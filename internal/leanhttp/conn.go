@@ -39,9 +39,14 @@ type conn struct {
 	state  atomic.Int32
 	armed  time.Time // when the deadline was last moved
 	common *http.Request
-	body   body
-	out    response
-	wire   []byte
+	// Of the request that is being served:
+	request http.Request
+	url     url.URL
+	header  http.Header
+	body    body
+
+	out  response
+	wire []byte
 }
 
 // body is a request's, which came with its head.
@@ -51,7 +56,7 @@ type body struct{ bytes.Reader }
 func (*body) Close() error { return nil }
 
 func newConn(base context.Context, s *Server, tcp *counted) *conn {
-	c := &conn{counted: tcp, server: s, since: time.Now(), out: response{header: make(http.Header, 8)}}
+	c := &conn{counted: tcp, server: s, since: time.Now(), header: make(http.Header, 8), out: response{header: make(http.Header, 8)}}
 	c.common = (&http.Request{
 		Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: tcp.RemoteAddr().String(), Body: &c.body,
 	}).WithContext(context.WithValue(base, http.LocalAddrContextKey, tcp.LocalAddr()))
@@ -76,7 +81,8 @@ func (c *conn) serve() {
 		if !c.begin() {
 			return
 		}
-		h, ok := parseHead(buffer[:filled])
+		clear(c.header)
+		h, ok := parseHead(buffer[:filled], c.header)
 		size := h.size + h.length
 		if !ok || size > filled || !c.server.Hot(h.path) {
 			c.handOver(buffer[:filled])
@@ -129,9 +135,10 @@ func (c *conn) handOver(read []byte) {
 // ends the connection, as it does in net/http.
 func (c *conn) answer(h *head, body []byte) (again bool) {
 	c.body.Reset(body)
-	r := new(http.Request)
-	*r = *c.common
-	r.URL = &url.URL{Path: h.path}
+	c.url = url.URL{Path: h.path}
+	c.request = *c.common
+	r := &c.request
+	r.URL = &c.url
 	r.Header, r.Host, r.RequestURI, r.ContentLength = h.header, h.host, h.path, int64(h.length)
 	defer func() {
 		//nolint:errorlint // The sentinel is panicked with as it is.

@@ -9,5 +9,6 @@
 // net/http can't read a request, [Server.Unreadable] makes the answer in place of its plain text.
 //
 // What a lean request lacks is what costs net/http most: nobody reads from the connection while the handler runs, so the
-// request's context does not end when the client goes away. Hot routes are those where the command is carried out anyway.
+// request's context does not end when the client goes away. Hot routes are those where the command is carried out anyway. A handler
+// may not use a lean request or its header after it has returned: the connection's next one has the same memory.
 package leanhttp

@@ -23,8 +23,8 @@ type head struct {
 const endOfHead = "\r\n\r\n"
 
 // parseHead reads the head of a plain request at the start of b. It refuses whatever it isn't sure of: what it accepts,
-// [http.ReadRequest] accepts with the same meaning (RFC 9112 §2 to §6).
-func parseHead(b []byte) (h head, ok bool) {
+// [http.ReadRequest] accepts with the same meaning (RFC 9112 §2 to §6). The head has header, which is empty.
+func parseHead(b []byte, header http.Header) (h head, ok bool) {
 	if !bytes.HasPrefix(b, []byte("POST /")) {
 		return h, false
 	}
@@ -40,13 +40,12 @@ func parseHead(b []byte) (h head, ok bool) {
 	if !ok || !all(h.path, inPath) {
 		return h, false
 	}
-	h.header = make(http.Header, 8)
-	h.length = -1
+	h.header, h.length = header, -1
 	values := make([]string, 0, 8)
 	for text != "" {
 		line, text, _ = strings.Cut(text, "\r\n")
 		name, value, found := strings.Cut(line, ":")
-		value = strings.Trim(value, " \t")
+		value = trim(value)
 		if !found || name == "" || !all(name, inName) || !all(value, inValue) {
 			return h, false
 		}
@@ -79,6 +78,17 @@ func parseHead(b []byte) (h head, ok bool) {
 		h.header[name] = values[len(values)-1 : len(values) : len(values)]
 	}
 	return h, h.host != "" && h.length >= 0
+}
+
+// trim removes spaces and tabs at both ends, without the table that [strings.Trim] makes for each value.
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
 }
 
 // class is a set of the places where a byte may stand.

@@ -16,7 +16,7 @@ const plain = "POST /v1/auctions/0198c4f0-3b6e-7e2a-9c55-5b0f1c2d3e4f/bids HTTP/
 
 func TestParseHead(t *testing.T) {
 	t.Parallel()
-	h, ok := parseHead([]byte(plain + "POST /next"))
+	h, ok := parseHead([]byte(plain+"POST /next"), http.Header{})
 	if !ok || h.size+h.length != len(plain) || h.path != "/v1/auctions/0198c4f0-3b6e-7e2a-9c55-5b0f1c2d3e4f/bids" || h.host != "localhost:8080" {
 		t.Fatalf("%+v, %v", h, ok)
 	}
@@ -28,7 +28,7 @@ func TestParseHead(t *testing.T) {
 		t.Errorf("%v", h.header)
 	}
 	// A header that comes twice keeps both values, and its neighbours theirs.
-	h, ok = parseHead([]byte("POST / HTTP/1.1\r\nHost: h\r\nA: 1\r\nB: 2\r\na: 3\r\nContent-Length: 0\r\nConnection: Keep-Alive\r\n\r\n"))
+	h, ok = parseHead([]byte("POST / HTTP/1.1\r\nHost: h\r\nA: 1\r\nB: 2\r\na: 3\r\nContent-Length: 0\r\nConnection: Keep-Alive\r\n\r\n"), http.Header{})
 	if want := (http.Header{"A": {"1", "3"}, "B": {"2"}, "Content-Length": {"0"}, "Connection": {"Keep-Alive"}}); !ok || !reflect.DeepEqual(h.header, want) {
 		t.Errorf("%v, %v", h.header, ok)
 	}
@@ -77,7 +77,7 @@ var unsure = map[string]string{
 func TestParseHeadLeavesWhatItIsNotSureOf(t *testing.T) {
 	t.Parallel()
 	for name, b := range unsure {
-		if h, ok := parseHead([]byte(b)); ok {
+		if h, ok := parseHead([]byte(b), http.Header{}); ok {
 			t.Errorf("%s: %+v", name, h)
 		}
 	}
@@ -91,7 +91,7 @@ func FuzzParseHead(f *testing.F) {
 		f.Add([]byte(strings.Replace(b, "h\r\n", "h\r\nX-Request-Id: 7\r\n", 1)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		h, ok := parseHead(b)
+		h, ok := parseHead(b, http.Header{})
 		if !ok {
 			return
 		}

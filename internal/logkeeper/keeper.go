@@ -1,11 +1,15 @@
 package logkeeper
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,7 +27,7 @@ import (
 // Limits and rhythms of the keeper.
 const (
 	// lookPause is the least time between two looks for new facts, and lookShare how much longer it is than a look took.
-	lookPause = 200 * time.Millisecond
+	lookPause = 300 * time.Millisecond
 	lookShare = 4
 	errPause  = time.Second // after a failure
 	// batchFacts is how many facts are appended at once, and topicFacts how many of one topic are read at once.
@@ -34,9 +38,10 @@ const (
 	slotTime = 200 * time.Millisecond
 	// settleEvery is how often is noted which topics are known.
 	settleEvery = time.Minute
-	// bufferSize is how many bytes of leaves are put into one piece of memory.
-	bufferSize = 1 << 20
-	maxHead    = 256 // more than what a leaf has beside its data
+	// keptBuffer is the largest piece of memory for leaves that is kept for the next batch, in bytes.
+	keptBuffer = 8 << 20
+	// yieldEvery is after how many leaves the keeper lets others have its processor: commands must not wait for a batch of thousands.
+	yieldEvery = 256
 	// maxNames is how many aliases are remembered.
 	maxNames = 200_000
 	// DefaultCloseEvery is how often the books are closed, where that is no more than a closeShare-th of the time.
@@ -276,6 +281,7 @@ func (t *tenure) appendFacts(ctx context.Context, news []News) error {
 		if i == 0 || f.of != all[i-1].of {
 			name = t.namesIn(topic)
 		}
+		yield(i)
 		if failed[f.of] {
 			continue
 		}
@@ -327,16 +333,15 @@ func (t *tenure) namesIn(topic Topic) Names {
 
 // building is a batch that is being made.
 type building struct {
-	batch  Batch
-	buffer []byte
-	data   []byte
+	batch Batch
+	data  []byte
 	// topicName is the name of the topic of the last leaf.
 	topic     Topic
 	topicName string
 }
 
 func (t *tenure) begin() *building {
-	return &building{batch: Batch{Before: t.edge.Tree()}, buffer: t.buffer}
+	return &building{batch: Batch{Before: t.edge.Tree(), Bundled: t.buffer}}
 }
 
 // add adds a fact's leaf.
@@ -349,13 +354,28 @@ func (b *building) add(topic Topic, f *Fact, name Names) (err error) {
 	}
 	leaf := translog.Leaf{Type: f.Type, Topic: b.topicName, Seq: f.Seq, At: f.At, Data: b.data}
 	index := b.batch.Before.N + int64(len(b.batch.Entries))
-	before := len(b.batch.Entries)
-	// Entries that were made keep their part of a buffer that is full.
-	if cap(b.buffer)-len(b.buffer) < len(b.data)+maxHead {
-		b.buffer = make([]byte, 0, max(bufferSize, 3*len(b.data)))
+	before, from := len(b.batch.Entries), len(b.batch.Bundled)
+	b.batch.Entries, b.batch.Bundled, err = leaf.Entries(b.batch.Entries, append(b.batch.Bundled, 0, 0))
+	made := b.batch.Entries[before:]
+	for i, entry := range made {
+		if len(entry) > translog.MaxEntry {
+			err = fmt.Errorf("logkeeper: an entry has %d bytes", len(entry))
+		}
+		if len(made) > 1 { // They stand without their lengths.
+			made[i] = bytes.Clone(entry)
+		}
 	}
-	if b.batch.Entries, b.buffer, err = leaf.Entries(b.batch.Entries, b.buffer); err != nil {
+	if err != nil {
+		b.batch.Entries, b.batch.Bundled = b.batch.Entries[:before], b.batch.Bundled[:from]
 		return err
+	}
+	if len(made) == 1 {
+		binary.BigEndian.PutUint16(b.batch.Bundled[from:], uint16(len(made[0]))) //nolint:gosec // As was checked.
+	} else {
+		b.batch.Bundled = b.batch.Bundled[:from]
+		for _, entry := range made {
+			b.batch.Bundled = append(binary.BigEndian.AppendUint16(b.batch.Bundled, uint16(len(entry))), entry...) //nolint:gosec // As was checked.
+		}
 	}
 	if !f.Due.IsZero() {
 		b.batch.Seals = append(b.batch.Seals, Seal{topic.ID, index, f.Due})
@@ -388,6 +408,7 @@ func (t *tenure) append(ctx context.Context, b *building) error {
 	hashes := make([]tlog.Hash, len(b.batch.Entries))
 	for i, entry := range b.batch.Entries {
 		hashes[i] = tlog.RecordHash(entry)
+		yield(i)
 	}
 	grown := t.edge.Clone()
 	b.batch.Tiles = grown.Append(hashes)
@@ -397,8 +418,18 @@ func (t *tenure) append(ctx context.Context, b *building) error {
 		return err
 	}
 	crashpoint.Hit(crashpoint.LogAppended)
-	t.edge, t.buffer = grown, b.buffer[:0]
+	t.edge, t.buffer = grown, nil
+	if cap(b.batch.Bundled) <= keptBuffer {
+		t.buffer = b.batch.Bundled[:0]
+	}
 	return nil
+}
+
+// yield lets others have the processor after each yieldEvery-th leaf.
+func yield(leaf int) {
+	if leaf%yieldEvery == yieldEvery-1 {
+		runtime.Gosched()
+	}
 }
 
 // closeBooks closes the books from time to time.

@@ -18,8 +18,9 @@ import (
 
 // Rhythms of the publisher.
 const (
-	// publishPause is the least time between two checkpoints, and witnessPause that where witnesses are asked: they take one a second.
-	publishPause = 250 * time.Millisecond
+	// publishPause is the least time between two checkpoints, and witnessPause that where witnesses are asked: they take one a second. Each checkpoint
+	// is noted in a file, whose flush the database's commits may have to wait for where both are on one disk.
+	publishPause = 500 * time.Millisecond
 	witnessPause = time.Second
 	otherKeyTerm = 10 * time.Second // how long a server with another key keeps the log before it resigns
 	againPause   = 5 * time.Second  // before witnesses that are missing, or a failure, are tried again

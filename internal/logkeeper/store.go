@@ -83,6 +83,8 @@ type Batch struct {
 	Tiles         []translog.Tile
 	// Entries are the leaves; the first is number Before.N.
 	Entries [][]byte
+	// Bundled are the entries in one piece, each behind its length in two bytes, as bundles have them.
+	Bundled []byte
 	Runs    []Run
 	Seals   []Seal
 	// Closing is there where the batch has a closing of the books, as its only leaf.

@@ -1,11 +1,9 @@
 package mcp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -15,58 +13,21 @@ import (
 
 	"github.com/go-json-experiment/json"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
-	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/testserver"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // shared is the real server of all tests.
-var shared struct{ url, key, secret string }
+var shared testserver.Server
+
+// secret is the one of the server's tokens.
+var secret = strings.Repeat("s", 32)
 
 func TestMain(m *testing.M) {
-	code, err := testMain(m)
-	if errors.Is(err, localpg.ErrNoBinaries) && os.Getenv("CI") != "true" {
-		fmt.Fprintln(os.Stderr, "skipped:", err)
-		os.Exit(0)
-	}
-	if err == nil && code == 0 {
-		err = goleak.Find()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func testMain(m *testing.M) (code int, err error) {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "mcp-test-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	local, err := localpg.Start(ctx, localpg.Options{Dir: dir, DieWithParent: true})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, local.Stop(ctx)) }()
-	shared.key, shared.secret = strings.Repeat("k", 32), strings.Repeat("s", 32)
-	server, err := fairlead.Open(ctx, fairlead.Options{
-		DatabaseURL: local.URL(), Data: dir, AdminKey: shared.key, JWTSecret: shared.secret, BeaconChain: "none", AllowPrivateTargets: true,
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, server.Close(ctx)) }()
-	listener := httptest.NewServer(server.Handler())
-	defer listener.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	shared.url = listener.URL
-	return m.Run(), nil
+	os.Exit(testserver.Main(m, &shared, fairlead.Options{JWTSecret: secret, AllowPrivateTargets: true}))
 }
 
 // runs counts the tests, so that names are new when a test runs again.
@@ -133,9 +94,9 @@ type agent struct {
 func newAgent(t *testing.T, credential string, clock *clock) *agent {
 	t.Helper()
 	wire := &losing{}
-	c, err := client.New(shared.url, credential, client.WithRetry(client.Retry{Attempts: 1}), client.WithHTTPClient(&http.Client{Transport: wire}))
+	c, err := client.New(shared.URL, credential, client.WithRetry(client.Retry{Attempts: 1}), client.WithHTTPClient(&http.Client{Transport: wire}))
 	testwait.Must(t, err)
-	server, err := build(Options{Client: c, URL: shared.url + "/", Credential: credential, AllowWrites: true, PreparedFor: DefaultPreparedFor, Version: "1"}, clock.now)
+	server, err := build(Options{Client: c, URL: shared.URL + "/", Credential: credential, AllowWrites: true, PreparedFor: DefaultPreparedFor, Version: "1"}, clock.now)
 	testwait.Must(t, err)
 	here, there := sdk.NewInMemoryTransports()
 	served, err := server.Connect(t.Context(), there, nil)
@@ -185,7 +146,7 @@ func (a *agent) refused(code, outcome, tool string, args any) {
 // account opens an account with money on it.
 func (a *agent) account(name string, amount int64) {
 	a.t.Helper()
-	admin, err := client.New(shared.url, shared.key)
+	admin, err := client.New(shared.URL, shared.Key)
 	testwait.Must(a.t, err)
 	testwait.Must(a.t, testwait.Err(admin.CreateAccount(a.t.Context(), client.CreateAccountRequest{ID: name, Currency: "EUR"})))
 	if amount > 0 {
@@ -195,7 +156,7 @@ func (a *agent) account(name string, amount int64) {
 
 func (a *agent) available(name string, want int64) {
 	a.t.Helper()
-	admin, err := client.New(shared.url, shared.key)
+	admin, err := client.New(shared.URL, shared.Key)
 	testwait.Must(a.t, err)
 	got, err := admin.GetAccount(a.t.Context(), name)
 	testwait.Must(a.t, err)

@@ -16,7 +16,7 @@ import (
 // not may not.
 func TestACommitIsSettledAfterItsExpiry(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, shared.key, newClock())
+	a := newAgent(t, shared.Key, newClock())
 	from, to := unique("settle")
 	a.account(from, 100)
 	a.account(to, 0)
@@ -42,7 +42,7 @@ func TestACommitIsSettledAfterItsExpiry(t *testing.T) {
 	a.refused("prepared_expired", "unknown", "commit", obj{"id": lost["id"]})
 	a.available(to, 20)
 	// A process that knows nothing of it says so.
-	b := newAgent(t, shared.key, a.clock)
+	b := newAgent(t, shared.Key, a.clock)
 	b.refused("prepared_expired", "unknown", "commit", obj{"id": lost["id"], "command": lost["command"]})
 	b.refused("prepared_expired", "unknown", "commit", obj{"id": unsent["id"]})
 	a.available(to, 20)
@@ -51,7 +51,7 @@ func TestACommitIsSettledAfterItsExpiry(t *testing.T) {
 // TestPayloadsStayWhatTheyAre: numbers that a float64 can't hold reach the server, by way of memory and by way of the agent.
 func TestPayloadsStayWhatTheyAre(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, shared.key, newClock())
+	a := newAgent(t, shared.Key, newClock())
 	target, _ := unique("numbers")
 	testwait.Must(t, testwait.Err(a.client.CreateTarget(t.Context(), client.CreateTargetRequest{Name: target, Kind: "webhook", URL: "http://127.0.0.1:9/"})))
 	const number = "12345678901234567890"
@@ -63,7 +63,7 @@ func TestPayloadsStayWhatTheyAre(t *testing.T) {
 	_, body, _ := strings.Cut(text, `"body":`)
 	body, _, _ = strings.Cut(body, `,"path":`)
 	body, _, _ = strings.Cut(body, `},"next":`)
-	b := newAgent(t, shared.key, a.clock)
+	b := newAgent(t, shared.Key, a.clock)
 	text, failed = b.text("commit", jsonText(`{"id":"`+made+`","command":{"path":"/v1/publications","body":`+body+`}}`))
 	if failed {
 		t.Fatal(text)
@@ -105,7 +105,7 @@ func field(t *testing.T, text, begin string) string {
 // TestPlansSayWhatWillBe: what a plan foresees is what the server does.
 func TestPlansSayWhatWillBe(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, shared.key, newClock())
+	a := newAgent(t, shared.Key, newClock())
 	payer, payee := unique("plan")
 	a.account(payer, 100)
 	a.account(payee, 0)
@@ -182,7 +182,7 @@ func TestPlansSayWhatWillBe(t *testing.T) {
 func TestAUserActsForItself(t *testing.T) {
 	t.Parallel()
 	own, other := unique("user")
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": own, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(shared.secret))
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": own, "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(secret))
 	testwait.Must(t, err)
 	a := newAgent(t, token, newClock())
 	a.account(own, 100)

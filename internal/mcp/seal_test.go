@@ -84,7 +84,7 @@ func TestCanonical(t *testing.T) {
 // TestWrongArguments: an agent is told which argument is wrong, and how.
 func TestWrongArguments(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, shared.key, newClock())
+	a := newAgent(t, shared.Key, newClock())
 	for _, c := range []struct {
 		tool string
 		args obj

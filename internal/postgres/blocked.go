@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
@@ -170,9 +171,33 @@ func (b *blockedRows) reason(row blockedRow, free <-chan struct{}) *command.Bloc
 	return &command.BlockedError{Row: row.String(), Wait: func(ctx context.Context) error { return b.wait(ctx, free) }, Recorded: b.db.recorded}
 }
 
+// newRecords returns a group whose callers share questions for their keys' records: however many commands give up at once, one connection
+// at a time is taken for them. Each caller brings the keys of one command, or of a list, and gets those that have a record.
+func (db *DB) newRecords() *groupcommit.Group[struct{}, []idempotency.ID, []idempotency.ID] {
+	g := groupcommit.New(func(ctx context.Context, _ struct{}, asked [][]idempotency.ID) ([][]idempotency.ID, error) {
+		all, err := db.readRecorded(ctx, slices.Concat(asked...))
+		if err != nil {
+			return nil, err
+		}
+		recorded := make([][]idempotency.ID, len(asked))
+		for i, keys := range asked {
+			recorded[i] = slices.DeleteFunc(slices.Clone(keys), func(id idempotency.ID) bool { return !slices.Contains(all, id) })
+		}
+		return recorded, nil
+	}, groupcommit.Options{MaxQueue: maxBlockedCommands, Divisible: func(error) bool { return false }})
+	g.Weigh(func(keys []idempotency.ID) int { return len(keys) })
+	return g
+}
+
 // recorded returns those of the keys that have a record, also of a transaction that has not ended: one whose COMMIT waits for a standby
 // has all of its rows still.
 func (db *DB) recorded(ctx context.Context, keys []idempotency.ID) ([]idempotency.ID, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return db.records.Do(ctx, struct{}{}, keys)
+}
+
+func (db *DB) readRecorded(ctx context.Context, keys []idempotency.ID) ([]idempotency.ID, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	ids := make([]string, len(keys))

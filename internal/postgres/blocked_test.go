@@ -10,8 +10,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -187,6 +190,48 @@ func TestARepeatOfWhatMayStillCommit(t *testing.T) {
 	check("another command", <-other, true)
 	for i, undone := range []bool{true, false, true} {
 		check(fmt.Sprintf("number %d of the list", i+1), outcomes[i].Err, undone)
+	}
+}
+
+// TestABurstThatGivesUpTakesOneConnection: commands that give up at one time share the look for their keys' records, so that they take no
+// connections from others; each is told of its own key.
+func TestABurstThatGivesUpTakesOneConnection(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t), MaxConns: 4})
+	asked := make([]idempotency.ID, 400)
+	for i := range asked {
+		asked[i] = idempotency.ID{byte(i), byte(i >> 8)}
+	}
+	committed, open := asked[7], asked[300]
+	const record = `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
+		VALUES ($1, $1, gen_random_uuid(), 201, '', clock_timestamp())`
+	testwait.Check(t, testwait.Err(db.pool.Exec(t.Context(), record, committed[:])))
+	stranger(t, db, record, open[:])
+	// The first look has no connection until all have asked.
+	var held []*pgxpool.Conn
+	for range 4 {
+		conn, err := db.pool.Acquire(t.Context())
+		testwait.Check(t, err)
+		held = append(held, conn)
+	}
+	var answers []func() []groupcommit.Outcome[[]idempotency.ID]
+	for i := range asked {
+		answers = append(answers, db.records.DoAll(t.Context(), struct{}{}, [][]idempotency.ID{asked[i : i+1]}))
+	}
+	before := db.pool.Stat().AcquireCount()
+	for _, conn := range held {
+		conn.Release()
+	}
+	for i, wait := range answers {
+		got := wait()[0]
+		want := asked[i] == committed || asked[i] == open
+		if got.Err != nil || slices.Contains(got.Result, asked[i]) != want || len(got.Result) > 1 {
+			t.Errorf("key %d: recorded %v, %v", i, len(got.Result), got.Err)
+		}
+	}
+	// Two looks, of which each reads twice.
+	if n := db.pool.Stat().AcquireCount() - before; n > 4 {
+		t.Errorf("%d connections were taken", n)
 	}
 }
 

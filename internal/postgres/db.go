@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/operator"
@@ -93,6 +94,7 @@ type DB struct {
 	reads reads
 	// positions are looks at the primary's log.
 	positions *groupcommit.Group[struct{}, struct{}, standby.Position]
+	records   *groupcommit.Group[struct{}, []idempotency.ID, []idempotency.ID]
 	logger    *slog.Logger
 	observer  Observer
 	presence  *pgkit.Presence
@@ -203,7 +205,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		db.runner.Observer = o.Observer
 	}
 	db.reads = reads{pool: readPool, presence: db.presence}
-	db.positions = db.newPositions()
+	db.positions, db.records = db.newPositions(), db.newRecords()
 	db.blocked = newBlockedRows(db)
 	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig, newest
 	config := cfg.ConnConfig.Copy()

@@ -18,12 +18,15 @@ import (
 )
 
 // Ledger is the ledger's store.
-type Ledger struct{ db *DB }
+type Ledger struct {
+	db         *DB
+	wholeBelow int64 // see there
+}
 
 var _ ledger.Store = (*Ledger)(nil)
 
 // NewLedger returns the ledger's store on db.
-func NewLedger(db *DB) *Ledger { return &Ledger{db: db} }
+func NewLedger(db *DB) *Ledger { return &Ledger{db, wholeBelow} }
 
 // Commit implements [ledger.Store].
 //

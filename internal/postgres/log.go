@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -145,10 +144,7 @@ func hashesOf(raw []byte) []tlog.Hash {
 
 // Append implements [logkeeper.Store].
 func (l *Log) Append(ctx context.Context, term int64, batch *logkeeper.Batch) error {
-	writes, err := logWrites(batch)
-	if err != nil {
-		return err
-	}
+	writes := logWrites(batch)
 	return l.db.run(ctx, "log.append", func(ctx context.Context, tx pgx.Tx) error {
 		var (
 			size, last int64
@@ -180,7 +176,7 @@ type logWrite struct {
 }
 
 // logWrites are the statements that write a batch's rows.
-func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
+func logWrites(batch *logkeeper.Batch) (writes []logWrite) {
 	var (
 		levels  []int16
 		numbers []int64
@@ -195,28 +191,21 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 		numbers, hashes = append(numbers, t.Number), append(hashes, raw)
 	}
 	writes = append(writes, logWrite{saveTiles, []any{levels, numbers, hashes}})
-	size := 0
-	for _, entry := range batch.Entries {
-		if len(entry) > translog.MaxEntry {
-			return nil, fmt.Errorf("postgres: an entry of the log has %d bytes", len(entry))
-		}
-		size += 2 + len(entry)
-	}
 	// All bundles go as one piece, because an array of them is copied many times on its way.
 	var (
 		bundles         []int64
 		firsts, lengths []int
-		data            = make([]byte, 0, size)
+		at              = 1
 	)
 	for i, entry := range batch.Entries {
 		number := (batch.Before.N + int64(i)) / translog.TileWidth
 		if n := len(bundles); n == 0 || bundles[n-1] != number {
-			bundles, firsts, lengths = append(bundles, number), append(firsts, len(data)+1), append(lengths, 0)
+			bundles, firsts, lengths = append(bundles, number), append(firsts, at), append(lengths, 0)
 		}
-		data = append(binary.BigEndian.AppendUint16(data, uint16(len(entry))), entry...) //nolint:gosec // As above.
 		lengths[len(lengths)-1] += 2 + len(entry)
+		at += 2 + len(entry)
 	}
-	writes = append(writes, logWrite{saveBundles, []any{bundles, firsts, lengths, data}})
+	writes = append(writes, logWrite{saveBundles, []any{bundles, firsts, lengths, batch.Bundled}})
 	var (
 		kinds         []int16
 		ids           [][16]byte
@@ -247,7 +236,7 @@ func logWrites(batch *logkeeper.Batch) (writes []logWrite, err error) {
 	if batch.Closing != nil {
 		writes = append(writes, closingWrites(batch.Closing)...)
 	}
-	return writes, nil
+	return writes
 }
 
 // errNotPublished is returned for a checkpoint that is not the log's next.
@@ -429,7 +418,7 @@ func (l *Log) multidrawFacts(ctx context.Context, n logkeeper.News) ([]logkeeper
 }
 
 func (l *Log) auctionFacts(ctx context.Context, n logkeeper.News, most int) ([]logkeeper.Fact, error) {
-	var facts []logkeeper.Fact
+	facts := make([]logkeeper.Fact, 0, max(min(n.End-n.Next, int64(most)+1), 0))
 	if n.Next == 0 {
 		a, err := l.auctions.Auction(ctx, n.ID)
 		if err != nil {
@@ -441,8 +430,7 @@ func (l *Log) auctionFacts(ctx context.Context, n logkeeper.News, most int) ([]l
 	if limit <= 0 {
 		return facts, nil
 	}
-	found, err := l.auctionEvents(ctx, n.ID, n.Next, limit)
-	return append(facts, found...), err
+	return l.auctionEvents(ctx, n.ID, n.Next, limit, facts)
 }
 
 const (
@@ -453,12 +441,13 @@ const (
 	firstKept    = `SELECT first_seq FROM auctions WHERE id = $1`
 )
 
-// auctionEvents reads so many events of an auction from a number on.
-func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64) (facts []logkeeper.Fact, err error) {
+// auctionEvents reads so many events of an auction from a number on, and appends them to what stands before.
+func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64, before []logkeeper.Fact) (all []logkeeper.Fact, err error) {
+	facts := before
 	var first int64
 	var others []logkeeper.Fact
 	err = l.db.read(ctx, readTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
-		facts, others = make([]logkeeper.Fact, 0, limit), nil
+		facts, others = before, nil
 		var b pgx.Batch
 		b.Queue(firstKept, id).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 		b.Queue(loggedBids, id, from, from+limit).Query(func(rows pgx.Rows) error {
@@ -490,12 +479,13 @@ func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64
 	if from < first {
 		return nil, &live.ExpiredError{First: first}
 	}
+	facts = append(facts, others...)
+	read := facts[len(before):]
 	if len(others) > 0 {
-		facts = append(facts, others...)
-		slices.SortFunc(facts, func(a, b logkeeper.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
+		slices.SortFunc(read, func(a, b logkeeper.Fact) int { return cmp.Compare(a.Seq, b.Seq) })
 	}
-	for i := range facts {
-		if want := from + int64(i); facts[i].Seq != want {
+	for i := range read {
+		if want := from + int64(i); read[i].Seq != want {
 			return nil, fmt.Errorf("event %d is missing", want)
 		}
 	}

@@ -515,7 +515,7 @@ func TestLogTerms(t *testing.T) {
 	testwait.Check(t, err)
 	_, err = store.Begin(t.Context(), 2)
 	testwait.Check(t, err)
-	b := &logkeeper.Batch{Before: state.Edge.Tree(), Entries: [][]byte{[]byte("{}")}}
+	b := &logkeeper.Batch{Before: state.Edge.Tree(), Entries: [][]byte{[]byte("{}")}, Bundled: []byte("\x00\x02{}")}
 	b.Tiles = state.Edge.Append([]tlog.Hash{tlog.RecordHash(b.Entries[0])})
 	b.After = state.Edge.Tree()
 	if err := store.Append(t.Context(), 1, b); !errors.Is(err, logkeeper.ErrSuperseded) {

@@ -41,6 +41,7 @@ var explanations = map[string]string{
 	"lock_lost":                "The lease ended, or the lock was released. Stop the work under this lock; its tokens are refused where they are checked.",
 	"method_not_allowed":       "The path exists and doesn't take this method. The header `Allow` lists those that it takes.",
 	"not_active":               "The campaign or auction isn't open: it is not yet published or started, or is over, or the round has just ended.",
+	"not_counted":              "The integrity check of a large ledger has taken longer than a request may. It counts all entries until the server's first recount has ended, and only new ones afterwards. Ask again later, or run `fairlead integrity` on the database.",
 	"not_drawn":                "The result isn't there yet. Ask again after the campaign has sold out, or the multi-draw has completed.",
 	"not_found":                "There is no such thing, or it isn't yours to see: both get the same answer. Check the id.",
 	"not_sealed":               "Witnesses of the public log see a campaign's seal when it is sold out, before the beacon's round. `detail` says whether that is still to come, or can't.",

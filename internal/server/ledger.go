@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/big"
 	"net/http"
 	"strconv"
@@ -193,6 +195,8 @@ type integrityView struct {
 	Currencies      []currencyIntegrityView `json:"currencies"`
 	FirstBadAccount *string                 `json:"first_bad_account" doc:"the first account that disagrees with its entries or holds"`
 	BadTransfers    int64                   `json:"bad_transfers" doc:"transfers whose entries do not sum to zero"`
+	ClosedAt        timestamp               `json:"closed_at" doc:"the last closing of the books. The entries since then are counted for this answer, the older ones were counted before. Equal to checked_at if all entries are counted for this answer"`
+	RecountedAt     timestamp               `json:"recounted_at" doc:"when the last recount began. It counted all older entries. A later change by hand to a closed entry is found by the next recount. Equal to checked_at if all entries are counted for this answer"`
 }
 
 type currencyIntegrityView struct {
@@ -277,7 +281,7 @@ func (s *Server) ledgerRoutes() []route {
 			},
 		}),
 		filtered(readRoute("/v1/accounts/{id}/aliases", accessUser, "Read what public pages call an account", s.alias, same[aliasView]), "topic", "campaign:ID or auction:ID"),
-		stale(readRoute("/v1/integrity", accessStaff, "Recompute all balances from the entries", s.integrity, as[integrityView])),
+		stale(readRoute("/v1/integrity", accessStaff, "Check all balances against the entries", s.integrity, as[integrityView])),
 	}
 }
 
@@ -315,13 +319,26 @@ func (s *Server) existingAccount(r *http.Request) (string, error) {
 	return id, err
 }
 
-// integrityTimeout bounds the check over HTTP. A ledger too large for it is checked by fairlead integrity, on the database.
+// integrityTimeout bounds the check over HTTP. Before a large ledger's first recount, a check counts everything.
 const integrityTimeout = 30 * time.Second
 
+// errNotCounted is returned when a check takes longer than integrityTimeout.
+var errNotCounted = errors.New("counting the ledger takes longer than a request may: fairlead integrity --database-url counts all of it, however long that takes, " +
+	"and after a recount, which the server makes, too, a check counts only what is new")
+
 func (s *Server) integrity(r *http.Request) (ledger.Integrity, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), integrityTimeout)
+	return countInTime(r.Context(), s.checks, s.Ledger.Integrity)
+}
+
+// countInTime counts when it is its turn, and for no longer than integrityTimeout.
+func countInTime(ctx context.Context, turns *bound, count func(context.Context) (ledger.Integrity, error)) (ledger.Integrity, error) {
+	timed, cancel := context.WithTimeout(ctx, integrityTimeout)
 	defer cancel()
-	return bounded(ctx, s.checks, s.Ledger.Integrity)
+	in, err := bounded(timed, turns, count)
+	if err != nil && timed.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errNotCounted, err)
+	}
+	return in, err
 }
 
 // timestamp is a time as the contract spells it: RFC 3339, UTC, with microseconds.

@@ -171,9 +171,9 @@ func TestEntriesSumToTheBalance(t *testing.T) {
 	}
 
 	in := e.get("/v1/integrity").want(http.StatusOK)
-	in.exactly(in.decoded, "valid", "difference", "checked_at", "currencies", "first_bad_account", "bad_transfers")
+	in.exactly(in.decoded, "valid", "difference", "checked_at", "currencies", "first_bad_account", "bad_transfers", "closed_at", "recounted_at")
 	in.equal(`{"valid":true,"difference":0,"first_bad_account":null,"bad_transfers":0,
-		"currencies":[{"currency":"EUR","deposits":500,"withdrawals":30,"available":420,"held":50,"difference":0}]}`).times("checked_at")
+		"currencies":[{"currency":"EUR","deposits":500,"withdrawals":30,"available":420,"held":50,"difference":0}]}`).times("checked_at", "closed_at", "recounted_at")
 }
 
 // TestIntegrityNamesTheFirstBadAccount changes rows behind the server's back.

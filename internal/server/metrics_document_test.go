@@ -100,6 +100,7 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewPublications[string, string](r)
 	telemetry.NewSubscriptions(r, deliver.Outcomes()).Observe(func() telemetry.SubscriptionState { return telemetry.SubscriptionState{} })
 	telemetry.NewLog(r).Observe(func() telemetry.LogState { return telemetry.LogState{} })
+	telemetry.NewBooks(r).Observe(func(telemetry.BooksWork) telemetry.BooksState { return telemetry.BooksState{} })
 	telemetry.NewSagas(r)
 	telemetry.NewHistory(r)
 	telemetry.NewCheckpoints(r)

@@ -110,8 +110,8 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 		h := rec.Header()
 		// Their names are in canonical form, which Set would find out for each answer.
 		h["X-Request-Id"] = []string{i.requestID}
-		h["X-Content-Type-Options"] = []string{"nosniff"}
-		h["Cache-Control"] = []string{"no-store"}
+		h["X-Content-Type-Options"] = noSniff
+		h["Cache-Control"] = noStore
 		//nolint:contextcheck // The request, and with it its context, is what the deferred function works on.
 		defer func() {
 			if p := recover(); p != nil {

@@ -121,7 +121,7 @@ func (m *mutation[Req, Op]) run(ctx context.Context, from sender, req *Req, exte
 		limit += m.wait(c.Op)
 		extend(limit)
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := within(ctx, limit)
 	defer cancel()
 	if m.executeOn == nil {
 		a, err = m.execute(ctx, c)
@@ -241,13 +241,24 @@ func parseKey(h http.Header) (string, error) {
 // noFields is the body of a route without fields.
 type noFields struct{}
 
-// maxBody is the largest body that is read, in bytes.
-const maxBody = 1 << 20
+const (
+	// maxBody is the largest body that is read, in bytes.
+	maxBody = 1 << 20
+	// believedLength is the largest declared length for which memory is taken before the body has come, in bytes.
+	believedLength = 4 << 10
+)
 
-// readBody reads a body of at most so many bytes. The buffer grows with what arrives: a declared length is only a claim.
+// readBody reads a body of at most so many bytes. The buffer of a large one grows with what arrives: a declared length is only a claim.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	tooLarge := r.ContentLength > most
-	if !tooLarge {
+	switch {
+	case tooLarge:
+	case r.ContentLength >= 0 && r.ContentLength <= believedLength:
+		body := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(r.Body, body); err == nil { // It ends where its length says.
+			return body, nil
+		}
+	default:
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 		if err == nil {
 			return body, nil

@@ -295,6 +295,16 @@ func writeView(w http.ResponseWriter, v any) error {
 	return nil
 }
 
+// Values of headers that nearly all answers have, so that they need not be made for each. Their names are in canonical form.
+//
+//nolint:gochecknoglobals // They never change.
+var (
+	typeJSON    = []string{"application/json"}
+	typeProblem = []string{contentTypeProblem}
+	noSniff     = []string{"nosniff"}
+	noStore     = []string{"no-store"}
+)
+
 // writeBody answers with bytes that are ready.
 func writeBody(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
@@ -302,12 +312,11 @@ func writeBody(w http.ResponseWriter, status int, body []byte) {
 		w.WriteHeader(status) // Which has neither a body nor the headers of one.
 		return
 	}
+	h["Content-Type"] = typeJSON
 	if status >= http.StatusBadRequest {
-		h.Set("Content-Type", contentTypeProblem)
-	} else {
-		h.Set("Content-Type", "application/json")
+		h["Content-Type"] = typeProblem
 	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
 	//nolint:gosec,nolintlint // Bodies are JSON, said to be so, and not sniffed; gosec is not always of the same opinion. An error means that the client went away.
 	_, _ = w.Write(body)

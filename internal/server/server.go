@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/leanhttp"
 	"github.com/fairlead-dev/fairlead/internal/recent"
+	"github.com/fairlead-dev/fairlead/internal/server/edge"
 	"github.com/fairlead-dev/fairlead/internal/server/live"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -111,7 +113,7 @@ type Server struct {
 	// sameOrigin refuses what other sites' pages do with a visitor's session.
 	sameOrigin http.CrossOriginProtection
 
-	openAPI  []byte
+	openAPI  func() ([]byte, error) // builds the document when it is first asked for
 	handler  http.Handler
 	hot      func(path string) bool
 	batched  []route         // that POST /v1/commands takes requests of
@@ -142,9 +144,7 @@ func New(o Options) (*Server, error) {
 	if s.signIns, err = auth.NewLimiter(auth.LimiterOptions{Policy: "sign-in", Quota: signInQuota, Window: signInWindow}); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	if s.openAPI, err = openAPI(routes, o.Version); err != nil {
-		return nil, fmt.Errorf("server: build the OpenAPI document: %w", err)
-	}
+	s.openAPI = sync.OnceValues(func() ([]byte, error) { return openAPI(routes, o.Version) })
 	s.handler, s.hot = s.outermost(s.mux(routes)), hotPaths(routes)
 	return s, nil
 }
@@ -178,9 +178,6 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// OpenAPI returns the contract's document, OpenAPI 3.1 in JSON.
-func (s *Server) OpenAPI() []byte { return s.openAPI }
-
 // Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
 // for the requests under way. It returns nil after a clean end.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
@@ -192,6 +189,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 			base = context.WithValue(base, hostsKey{}, h)
 		}
 	}
+	base = withDeadlines(base, edge.CommandTimeout)
 	srv := &leanhttp.Server{Hot: s.hot, MaxConns: cmp.Or(s.MaxConnections, maxConnections()), Full: fullAnswer(), Unreadable: unreadableAnswer, Refused: s.refusedConnections, HTTP: &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
 		Handler:     s.handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,

@@ -34,8 +34,11 @@ func (s *Server) systemRoutes() []route {
 			return nil
 		}),
 		get("/openapi.json", accessPublic, doc[none, none]("This document"), func(w http.ResponseWriter, _ *http.Request) error {
-			writeBody(w, http.StatusOK, s.openAPI)
-			return nil
+			document, err := s.openAPI()
+			if err == nil {
+				writeBody(w, http.StatusOK, document)
+			}
+			return err
 		}),
 		get("/docs", accessPublic, doc[none, none]("The documentation as a page"), getDocs),
 		get("/docs/{asset...}", accessPublic, doc[none, none]("The page's assets"), getDocs),

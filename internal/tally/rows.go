@@ -116,6 +116,8 @@ func crashTest(point string) string {
 		return "^TestCrossCoordinatorDiesAtEveryCrashPoint$"
 	case service == "multidraw":
 		return "^TestMultidrawSurvivesKills$"
+	case service == "books":
+		return "^TestBooksAreKeptThroughEveryCrash$"
 	case service == "log":
 		return "^TestLogKeeperDiesAtEveryCrashPoint$"
 	default:

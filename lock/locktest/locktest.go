@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,18 +40,9 @@ type Harness struct {
 	BehindDeadWaiter string
 }
 
-// test is one of the suite.
-type test struct {
-	conformance.Check
-
-	run func(*suite)
-}
-
-func tests() []test {
-	of := func(name, guarantees, tries string, run func(*suite)) test {
-		return test{conformance.Check{Name: name, Guarantees: strings.Fields(guarantees), Tries: tries}, run}
-	}
-	return []test{
+func tests() conformance.Suite[*suite] {
+	of := conformance.NewTrial[*suite]
+	return conformance.Suite[*suite]{
 		of("TokensGrow", "L1", "tokens of a key grow over releases, expiry and two processes", (*suite).tokensGrow),
 		of("AllOrNothing", "L1", "a request for several keys gets all of them or none", (*suite).allOrNothing),
 		of("WaitLimit", "L1", "a request gives up at its wait limit, and leaves nothing behind", (*suite).waitLimit),
@@ -85,28 +75,17 @@ func tests() []test {
 }
 
 // Checks lists what the suite has, in order.
-func Checks() []conformance.Check {
-	var all []conformance.Check
-	for _, x := range tests() {
-		all = append(all, x.Check)
-	}
-	return all
-}
+func Checks() []conformance.Check { return tests().Checks() }
 
 // Run runs the suite, or only those of its checks that are named. Each check gets a harness of its own.
 func Run[T conformance.Test[T]](t T, harness func(t T) Harness, only ...string) {
 	t.Helper()
-	for _, x := range tests() {
-		if len(only) > 0 && !slices.Contains(only, x.Name) {
-			continue
-		}
-		t.Run(x.Name, func(t T) {
-			t.Parallel()
-			s := &suite{TB: t, h: harness(t)}
-			s.rng, s.seed = testwait.Rand(t)
-			x.run(s)
-		})
-	}
+	conformance.Run(t, tests(), func(t T, _ conformance.Check) *suite {
+		t.Parallel()
+		s := &suite{TB: t, h: harness(t)}
+		s.rng, s.seed = testwait.Rand(t)
+		return s
+	}, only...)
 }
 
 // suite is one check.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,4 +160,89 @@ func restartWithoutTwoPhase(t *testing.T, pg *localpg.Instance) {
 	}
 	_ = conn.Close(t.Context())
 	pgtest.Restart(t, pg)
+}
+
+// TestDecisionAfterARestart restarts the log's database when all is prepared. Had it been restored to an older state, what the decision rests on
+// would be lost: the run decides nothing, gives the saga up, and the next one brings it to its end.
+func TestDecisionAfterARestart(t *testing.T) {
+	t.Parallel()
+	h := openTwo(t)
+	pg, log := logServer(t)
+	prepared, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() {
+		close(prepared)
+		<-goOn
+	})
+	o := h.options(func(*saga.Saga) []saga.Branch {
+		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
+	})
+	o.LeaseTTL = 2 * patience
+	var decided atomic.Int64
+	o.Hit = func(at saga.Place, branch int) {
+		switch {
+		case at == saga.AfterPrepare && branch == 1:
+			first()
+		case at == saga.AfterDecision:
+			decided.Add(1)
+		}
+	}
+	p := newProcess(t, log, o)
+	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-prepared
+	pgtest.Restart(t, pg)
+	close(goOn)
+	testwait.Eventually(t, patience, "the run was told that the database was started anew", func() bool {
+		now, err := p.Saga(t.Context(), s.ID)
+		return err == nil && (now.Status != saga.Pending || strings.Contains(now.LastError, saga.ErrOtherLife.Error()))
+	})
+	s, err = p.Wait(testwait.Context(t, patience), s.ID)
+	if err != nil || s.Status != saga.Completed || s.Term < 2 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if n := decided.Load(); n != 1 {
+		t.Errorf("%d decisions", n)
+	}
+	if here, there := effects(t, h.pools[0], "saga = $1", s.ID), effects(t, h.pools[1], "saga = $1", s.ID); len(here) != 1 || len(there) != 1 {
+		t.Errorf("effects: %v here, %v there", here, there)
+	}
+}
+
+// TestEndAfterARestart: nor does a run of before write an end.
+func TestEndAfterARestart(t *testing.T) {
+	t.Parallel()
+	pg, pool := logServer(t)
+	log := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema})
+	life, err := log.Incarnation(t.Context())
+	testwait.Check(t, err)
+	s := &saga.Saga{
+		ID: uuid.New(), Name: "both", Protocol: saga.TwoPhase, Input: []byte("null"), Status: saga.Pending, Owner: uuid.New(), Term: 1, Version: 1,
+		Steps: []saga.StepState{{Name: "here", Status: saga.StepPending}}, Life: life.ID,
+	}
+	testwait.Check(t, log.Create(t.Context(), s.ID, nil, func(u *saga.Unit) {
+		made := *s
+		made.LeaseExpiresAt, made.NextAt, made.CreatedAt, made.UpdatedAt = u.Now, u.Now, u.Now, u.Now
+		u.Made = &made
+	}))
+	pgtest.Restart(t, pg)
+	late := *s
+	late.Status = saga.Failed
+	if err := log.Save(t.Context(), &late, nil); !errors.Is(err, saga.ErrOtherLife) {
+		t.Errorf("an end that rests on what was before: %v", err)
+	}
+	late = *s
+	late.Decided = 1
+	if err := log.Save(t.Context(), &late, nil); !errors.Is(err, saga.ErrOtherLife) {
+		t.Errorf("a decision that rests on what was before: %v", err)
+	}
+	testwait.Check(t, log.Save(t.Context(), s, nil)) // It decides nothing.
+	now, err := log.Incarnation(t.Context())
+	testwait.Check(t, err)
+	s.Life, s.Decided = now.ID, 1
+	testwait.Check(t, log.Save(t.Context(), s, nil))
+	pgtest.Restart(t, pg)
+	s.Attempts++
+	testwait.Check(t, log.Save(t.Context(), s, new(time.Duration))) // What was decided stays so.
 }

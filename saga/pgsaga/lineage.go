@@ -22,8 +22,8 @@ const keptTokens = 100
 const (
 	// The cluster and the oid identify the database; a physical copy has the same. The timeline and the start time identify the run
 	// of its server. A role that may not read the cluster's identifier gets 'unknown' for it.
-	instance = `(SELECT %s || '/' || d.oid FROM pg_database d WHERE d.datname = current_database())
-		|| '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || extract(epoch FROM pg_postmaster_start_time())`
+	instance        = `(SELECT %s || '/' || d.oid FROM pg_database d WHERE d.datname = current_database()) || ` + serverRun
+	serverRun       = `'/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) || '/' || extract(epoch FROM pg_postmaster_start_time())`
 	clusterID       = `(SELECT system_identifier FROM pg_control_system())`
 	unknownCluster  = `'unknown'`
 	readCoordinator = `SELECT incarnation, instance FROM @saga_coordinator`

@@ -110,13 +110,15 @@ const (
 	updateSaga = `UPDATE @sagas SET cancelled = $2, next_at = $3, attempts = $4, key = $5, fingerprint = $6, execution = $7 WHERE id = $1`
 	// A run writes in its own term and version only, and decides to commit only what was not cancelled; that an earlier term
 	// was decided is no decision but a fact. A lease that is given up expires at the epoch, which is past whatever happens
-	// to the clock.
+	// to the clock. What a two-phase transaction decides or ends with is for the run of the server alone under which it began: a server that
+	// was restored meanwhile has lost what that rests on.
 	saveSaga = `UPDATE @sagas SET status = $4, reason = $5, steps = $6, decided = $7, attempts = $8, last_error = $9, version = version + 1,
 				updated_at = clock_timestamp(), ended_at = CASE WHEN $4 <> 'pending' THEN clock_timestamp() END,
 				lease_expires_at = CASE WHEN $10::bigint IS NULL THEN lease_expires_at ELSE to_timestamp(0) END,
 				next_at = CASE WHEN $10::bigint IS NULL THEN next_at ELSE clock_timestamp() + $10::bigint * interval '1 microsecond' END
 			WHERE id = $1 AND term = $2 AND version = $3 AND status = 'pending'
 				AND ($7::bigint = 0 OR decided = $7 OR $7 < term OR NOT cancelled)
+				AND ($11::uuid IS NULL OR $4 = 'pending' AND decided = $7 OR EXISTS (SELECT FROM @saga_coordinator WHERE incarnation = $11 AND instance LIKE '%' || ` + serverRun + `))
 			RETURNING cancelled`
 	stateOfSaga = `SELECT term, version, cancelled FROM @sagas WHERE id = $1`
 	// aheadSaga is true of a row that a clock wrote which was ahead: it was changed later than now, or its lease is longer than any.
@@ -255,9 +257,14 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 	if park != nil {
 		wait = new(park.Microseconds())
 	}
+	var life *uuid.UUID
+	if decides := s.Status != saga.Pending || s.Decided == s.Term; decides && s.Life != uuid.Nil {
+		life = &s.Life
+	}
 	cancelled := false
 	err = l.locking(s.ID)(ctx, "saga.save", func(ctx context.Context, tx pgx.Tx) error {
-		err := tx.QueryRow(ctx, l.schema.in(saveSaga), s.ID, s.Term, s.Version, string(s.Status), s.Reason, string(steps), s.Decided, s.Attempts, s.LastError, wait).Scan(&cancelled)
+		err := tx.QueryRow(ctx, l.schema.in(saveSaga), s.ID, s.Term, s.Version, string(s.Status), s.Reason, string(steps), s.Decided, s.Attempts, s.LastError, wait,
+			life).Scan(&cancelled)
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
@@ -271,6 +278,8 @@ func (l *Log) Save(ctx context.Context, s *saga.Saga, park *time.Duration) error
 			return nil
 		case term == s.Term && version == s.Version && cancelled && s.Decided != 0:
 			return saga.ErrCancelled
+		case term == s.Term && version == s.Version && life != nil:
+			return saga.ErrOtherLife
 		}
 		return &saga.FencedError{ID: s.ID, Term: term}
 	})

@@ -4,9 +4,10 @@
 //	go run ./scripts/mutants NAME…               some of them
 //	go run ./scripts/mutants --sample 5 --seed 7 some, chosen by a seed
 //	go run ./scripts/mutants --check             only whether all patches apply and compile, and their tests exist
+//	go run ./scripts/mutants --explored 500      look for those with a scenario in so many explored schedules, without their tests
 //
 // Each bug is a file in scripts/mutants/bugs: three lines that say what it breaks, which guarantee of docs/guarantees.md that belongs to
-// (or "none"), and the tests that must catch it, then a patch.
+// (or "none"), and the tests that must catch it, then a patch. A fourth line, "Scenario: late bids", names one of internal/explore.
 //
 //	Breaks: Releasing a lock doesn't look at whose it is.
 //	Guarantee: L3
@@ -54,17 +55,18 @@ func main() {
 		sample = flag.Int("sample", 0, "how many bugs to choose at random; 0: all")
 		seed   = flag.Uint64("seed", rand.Uint64(), "what the choice depends on") //nolint:gosec // It hides nothing.
 		table  = flag.String("table", "", "the Markdown file to write")
+		many   = flag.Int("explored", 0, "run no tests but so many schedules of each bug's scenario")
 	)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *check, *sample, *seed, *table, flag.Args()); err != nil {
+	if err := run(ctx, *check, *sample, *many, *seed, *table, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, check bool, sample int, seed uint64, table string, names []string) (err error) {
+func run(ctx context.Context, check bool, sample, schedules int, seed uint64, table string, names []string) (err error) {
 	var p program
 	if p.mutants, err = read(names); err != nil {
 		return err
@@ -92,6 +94,9 @@ func run(ctx context.Context, check bool, sample int, seed uint64, table string,
 	if check {
 		fmt.Printf("mutants: all %d apply and compile (%v)\n", len(p.mutants), time.Since(begun).Round(time.Second))
 		return nil
+	}
+	if schedules > 0 {
+		return p.explored(ctx, schedules, table)
 	}
 	if err := p.control(ctx); err != nil {
 		return err
@@ -247,10 +252,13 @@ func (p *program) try(ctx context.Context, m *mutant) error {
 }
 
 // test runs tests on real servers: one that is missing is a failure.
-func test(ctx context.Context, args ...string) (string, error) {
+func test(ctx context.Context, args ...string) (string, error) { return testWith(ctx, nil, args...) }
+
+// testWith is test with more in its environment.
+func testWith(ctx context.Context, env []string, args ...string) (string, error) {
 	args = append([]string{"test", "-count=1", "-vet=off", "-timeout", testTimeout.String()}, args...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Env = append(os.Environ(), "CI=true")
+	cmd.Env = append(append(os.Environ(), "CI=true"), env...)
 	// Tests stop the servers that they have started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute

@@ -13,19 +13,21 @@ import (
 // mutant is one bug, and what came of it.
 type mutant struct {
 	name, breaks, guarantee string
+	scenario                string   // whose schedules should find it; may be empty
 	pkg, run                string   // the tests that must catch it
 	files                   []string // of the patch
 	overlay                 string   // what tells the compiler of the patched copies
 
 	quiet  []string // what keeps its tests from writing failures into the tree
 	failed []string // the tests that caught it
+	found  int      // by which schedule; 0: by none
 	took   time.Duration
 }
 
 // parse reads a file of bugs/.
 func parse(name, text string) (*mutant, error) {
 	m := &mutant{name: name}
-	fields := map[string]*string{"Breaks": &m.breaks, "Guarantee": &m.guarantee, "Test": &m.pkg}
+	fields := map[string]*string{"Breaks": &m.breaks, "Guarantee": &m.guarantee, "Test": &m.pkg, "Scenario": &m.scenario}
 	header, patch, ok := strings.Cut(text, "\n--- a/")
 	if !ok {
 		return nil, errors.New("it has no patch")
@@ -34,7 +36,7 @@ func parse(name, text string) (*mutant, error) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		field := fields[key]
 		if field == nil || value == "" || *field != "" {
-			return nil, fmt.Errorf("%q is none of Breaks, Guarantee and Test, each once", line)
+			return nil, fmt.Errorf("%q is none of Breaks, Guarantee, Test and Scenario, each once", line)
 		}
 		*field = value
 	}

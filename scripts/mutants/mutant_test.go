@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"go/token"
 	"os"
 	"path/filepath"
@@ -35,6 +36,35 @@ func TestParse(t *testing.T) {
 	} {
 		if m, err := parse("bad", bad); err == nil {
 			t.Errorf("%q is %+v", bad, m)
+		}
+	}
+}
+
+func TestFoundAfter(t *testing.T) {
+	failed := errors.New("exit status 1")
+	for out, want := range map[string]int{
+		"--- FAIL: TestExplored/locks\n    explore_test.go:70: FAIRLEAD_SEED=16: two hold it\n": 17,
+		"    explore_test.go:51: the schedule without faults: 3 of 2 were sold\n":               1,
+	} {
+		if n, err := foundAfter(out, failed); n != want || err != nil {
+			t.Errorf("%q: %d, %v", out, n, err)
+		}
+	}
+	if n, err := foundAfter("ok\n", nil); n != 0 || err != nil {
+		t.Errorf("a test that passed: %d, %v", n, err)
+	}
+	for out, err := range map[string]error{"panic: test timed out\n": failed, "testing: warning: no tests to run\n": nil} {
+		if n, err := foundAfter(out, err); err == nil {
+			t.Errorf("%q: %d", out, n)
+		}
+	}
+}
+
+func TestExploredPage(t *testing.T) {
+	page := exploredPage([]*mutant{{name: "a", breaks: "x|y", scenario: "locks", found: 7}, {name: "b", breaks: "z", scenario: "late bids"}}, 40)
+	for _, line := range []string{"| [a](../../scripts/mutants/bugs/a.patch) | x\\|y | locks | 7 |\n", "| [b](../../scripts/mutants/bugs/b.patch) | z | late bids | not found |\n", "40 schedules", " 1 were found"} {
+		if !strings.Contains(page, line) {
+			t.Errorf("%q is not in\n%s", line, page)
 		}
 	}
 }

@@ -839,11 +839,15 @@ export interface Integrity {
   bad_transfers: number;
   /** RFC 3339, UTC, microseconds */
   checked_at: string;
+  /** the last closing of the books. The entries since then are counted for this answer, the older ones were counted before. Equal to checked_at if all entries are counted for this answer */
+  closed_at: string;
   currencies: CurrencyIntegrity[];
   /** sum of the currencies' absolute differences */
   difference: number | bigint;
   /** the first account that disagrees with its entries or holds */
   first_bad_account: string | null;
+  /** when the last recount began. It counted all older entries. A later change by hand to a closed entry is found by the next recount. Equal to checked_at if all entries are counted for this answer */
+  recounted_at: string;
   valid: boolean;
 }
 
@@ -1964,6 +1968,7 @@ export type ProblemCode =
   | "lock_lost"
   | "method_not_allowed"
   | "not_active"
+  | "not_counted"
   | "not_drawn"
   | "not_found"
   | "not_sealed"
@@ -2128,7 +2133,7 @@ export interface Routes {
     "/v1/holds/{id}": { path: { id: string }; answer: Hold };
     /** List the prepared transactions of this coordinator's in every ledger's database */
     "/v1/in-doubt": { answer: Doubts };
-    /** Recompute all balances from the entries */
+    /** Check all balances against the entries */
     "/v1/integrity": { answer: Integrity };
     /** List API keys, oldest first */
     "/v1/keys": { query?: { limit?: number; after?: string }; answer: KeyList };

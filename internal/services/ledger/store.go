@@ -62,11 +62,14 @@ type Reader interface {
 	Hold(ctx context.Context, id uuid.UUID) (Hold, error)
 	// OpenHolds returns up to limit open holds of an account with an id below before, newest first.
 	OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]Hold, error)
-	// Integrity recomputes every balance from the entries, in one snapshot.
+	// Integrity holds all balances against the entries, in one snapshot: all entries, or those since a closing.
 	Integrity(ctx context.Context) (Integrity, error)
 }
 
 // Integrity is the result of recomputing the ledger from its entries.
+//
+// Entries from before ClosedAt are those that the last closing has counted, and a change that was made in one of them since is found by
+// the next recount. Where everything was counted, both times are CheckedAt.
 type Integrity struct {
 	Valid           bool
 	Difference      *big.Int // Σ of the absolute differences of the currencies
@@ -74,6 +77,8 @@ type Integrity struct {
 	Currencies      []CurrencyIntegrity // in order of currency
 	FirstBadAccount string              // the first, by id, that disagrees with its entries or its holds; empty when none
 	BadTransfers    int64               // transfers whose entries do not sum to zero, or are missing
+	ClosedAt        time.Time           // when the last closing began
+	RecountedAt     time.Time           // when the last recount of all entries began
 }
 
 // CurrencyIntegrity is one currency's sums, in minor units. Difference = deposits − withdrawals − available − held. An

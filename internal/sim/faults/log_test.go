@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/translog"
 )
@@ -89,6 +91,38 @@ func TestBooksUnbalanced(t *testing.T) {
 	s.ends("FairleadBooksUnbalanced", "the balance was made what the entries say")
 	s.operator.runs(t, section, "fairlead integrity")
 	server.posts(t, "/v1/transfers", `{"from":"ann","to":"ben","amount":5}`, nil)
+}
+
+// TestBooksLate has another session keep the rows of closings locked, so that no account is closed any more.
+func TestBooksLate(t *testing.T) {
+	torture(t)
+	database := newDatabase(t)
+	server := newServer(t, database, "--close-books-every", "1s", "--recount-every", "10s")
+	execute(t, database, sim.OldDeposits)
+	s := newStage(t, database, server)
+	conn := connect(t, database)
+	closed := func() (at time.Time, err error) {
+		err = conn.QueryRow(t.Context(), `SELECT at FROM ledger_closing WHERE horizon IS NOT NULL`).Scan(&at)
+		return at, err
+	}
+	testwait.Eventually(t, patience, "a recount, and a closing after it", func() bool { _, err := closed(); return err == nil })
+	server.accounts(t, "ann")
+	blocks(t, database, `LOCK TABLE closed_accounts IN SHARE MODE`)
+	s.breaks()
+	server.posts(t, "/v1/deposits", `{"account":"ann","amount":5}`, nil)
+	s.fires("FairleadBooksLate")
+	section := sectionOf(t, "FairleadBooksLate")
+	before, err := closed()
+	testwait.Must(t, err)
+	if said := s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT 'closing'`); !strings.Contains(said, "recount of the server") {
+		t.Error("the runbook's statement does not show the recount")
+	}
+	section.says(t, "If another session has locked rows of `closed_accounts`, end it")
+	unblocks(t, s)
+	s.ends("FairleadBooksLate", "pg_terminate_backend of the session")
+	if now, err := closed(); err != nil || !now.After(before) {
+		t.Errorf("the books are not closed: %s, before %s: %v", now, before, err)
+	}
 }
 
 // TestLogLate stops the one witness that must have cosigned before a checkpoint is published.

@@ -37,7 +37,7 @@ var (
 	forPattern = regexp.MustCompile(`(?m)^(\s*for: )(\d+)([smh])$`)
 	window     = regexp.MustCompile(`(\[|offset )(\d+)([smh])\b`)
 	holding    = regexp.MustCompile(`(fairlead_lock_hold_seconds_bucket\[\w+\]\)\)\) > )30\b`)
-	lasting    = regexp.MustCompile(`(fairlead_\w+_seconds\) > )(\d+)`)
+	lasting    = regexp.MustCompile(`(fairlead_\w+_seconds(?:\{[^}]*\})?\) > )(\d+)`)
 )
 
 // rules returns the rules as they are written.

@@ -9,6 +9,6 @@ func staged() []string {
 		"FairleadDrawStuck", "FairleadOversold", "FairleadDrawDuplicate", "FairleadDrawFailing", "FairleadDrawRetries",
 		"FairleadLeaderAbsent", "FairleadTwoLeaders", "FairleadSubscribersDropped",
 		"FairleadLockHeldTooLong", "FairleadLockOldestHold", "FairleadLockWaitTooLong", "FairleadLocksLost", "FairleadDeadlocks", "FairleadLocksContended",
-		"FairleadClaimsStale", "FairleadPublicationsLate", "FairleadSubscriptionBehind", "FairleadSubscriptionStopped", "FairleadLogRefused", "FairleadBooksUnbalanced", "FairleadLogLate", "FairleadLogWitnessMissing", "FairleadSagasRetry", "FairleadInDoubt", "FairleadLedgerUnreachable", "FairleadMultidrawInterrupted",
+		"FairleadClaimsStale", "FairleadPublicationsLate", "FairleadSubscriptionBehind", "FairleadSubscriptionStopped", "FairleadLogRefused", "FairleadBooksUnbalanced", "FairleadBooksLate", "FairleadLogLate", "FairleadLogWitnessMissing", "FairleadSagasRetry", "FairleadInDoubt", "FairleadLedgerUnreachable", "FairleadMultidrawInterrupted",
 	}
 }

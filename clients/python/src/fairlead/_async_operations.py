@@ -880,7 +880,7 @@ class AsyncOperations:
         return await self._invoke("POST", "/v1/in-doubt/adopt", _types.Adoption, key=idempotency_key, answer=answer)
 
     async def integrity(self, *, answer: Answer | None = None) -> _types.Integrity:
-        """Recompute all balances from the entries. See :meth:`fairlead.Client.integrity`."""
+        """Check all balances against the entries. See :meth:`fairlead.Client.integrity`."""
         return await self._invoke("GET", "/v1/integrity", _types.Integrity, answer=answer)
 
     def api_keys(self, *, limit: int = 200) -> AsyncIterator[_types.Key]:

@@ -1551,10 +1551,15 @@ class Operations:
         return self._invoke("POST", "/v1/in-doubt/adopt", _types.Adoption, key=idempotency_key, answer=answer)
 
     def integrity(self, *, answer: Answer | None = None) -> _types.Integrity:
-        """Recompute all balances from the entries.
+        """Check all balances against the entries.
 
-        Recomputes every balance from the entries, per currency, and names the first account that disagrees. It reads
-        the whole ledger: ask it rarely.
+        Holds every balance against the entries, per currency, and names the first account that disagrees. A small
+        ledger (up to 8 MB of entries) is counted as a whole for each answer. For a larger one, each answer counts all
+        balances, all open holds and the entries since the last closing of the books (`closed_at`), so it finds every
+        change to a balance or a hold. A change by hand to an older entry or transfer is found by the next recount of
+        everything: `recounted_at` says when the last one began, and the server begins one every `--recount-every`.
+        `fairlead integrity` on the database recounts at once. A check that takes longer than 30 s ends with `503
+        not_counted`: this can happen before a large ledger's first recount has ended.
 
         For admin, service and reader keys.
         """

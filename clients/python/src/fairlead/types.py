@@ -747,11 +747,17 @@ class Integrity:
     bad_transfers: int
     #: RFC 3339, UTC, microseconds
     checked_at: datetime
+    #: the last closing of the books. The entries since then are counted for this answer, the older ones were counted
+    #: before. Equal to checked_at if all entries are counted for this answer
+    closed_at: datetime
     currencies: list[CurrencyIntegrity]
     #: sum of the currencies' absolute differences
     difference: int
     #: the first account that disagrees with its entries or holds
     first_bad_account: str | None
+    #: when the last recount began. It counted all older entries. A later change by hand to a closed entry is found by
+    #: the next recount. Equal to checked_at if all entries are counted for this answer
+    recounted_at: datetime
     valid: bool
 
 

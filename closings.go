@@ -1,0 +1,173 @@
+package fairlead
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/internal/wait"
+)
+
+const (
+	// recountLook is how often the bookkeeper looks whether a recount is due.
+	recountLook = time.Minute
+	// recountBlocks are read in one snapshot, together with all accounts, in about a second. Then the server leaves the database alone for
+	// recountRest times as long: a recount takes a twentieth of one processor, and closings a tenth at most, so that commands keep theirs.
+	recountBlocks = 8192
+	recountRest   = 19
+	closeRest     = 9
+)
+
+// bookkeeper closes and recounts the books for the integrity check, in the process that keeps the public log. Two that believe to be elected
+// do the same work twice, and no harm.
+type bookkeeper struct {
+	ledger   *postgres.Ledger
+	every    map[telemetry.BooksWork]time.Duration
+	observer *telemetry.Books
+	logger   *slog.Logger
+
+	mu      sync.Mutex
+	due     map[telemetry.BooksWork]time.Time // when the next is to begin; absent where none is to be done, or another process does it
+	invalid map[telemetry.BooksWork]bool
+}
+
+func newBookkeeper(o *Options, db *postgres.DB, registry prometheus.Registerer, logger *slog.Logger) *bookkeeper {
+	b := &bookkeeper{
+		ledger: postgres.NewLedger(db), observer: telemetry.NewBooks(registry), logger: logger,
+		every: map[telemetry.BooksWork]time.Duration{telemetry.BooksClose: o.CloseBooksEvery, telemetry.BooksRecount: o.RecountEvery},
+	}
+	b.forget()
+	b.observer.Observe(b.state)
+	return b
+}
+
+// keep closes and recounts the books until ctx ends.
+func (b *bookkeeper) keep(ctx context.Context) {
+	defer b.forget()
+	var both sync.WaitGroup
+	both.Go(func() { b.closeAll(ctx) })
+	both.Go(func() { b.recountAll(ctx) })
+	both.Wait()
+}
+
+// forget leaves it to another process.
+func (b *bookkeeper) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.due, b.invalid = map[telemetry.BooksWork]time.Time{}, map[telemetry.BooksWork]bool{}
+}
+
+func (b *bookkeeper) state(work telemetry.BooksWork) (s telemetry.BooksState) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if due, ok := b.due[work]; ok {
+		s.Late = max(0, time.Since(due))
+	}
+	s.Invalid = b.invalid[work]
+	return s
+}
+
+// closeAll closes the books again and again.
+func (b *bookkeeper) closeAll(ctx context.Context) {
+	for {
+		began := time.Now()
+		closing, err := b.ledger.CloseAccounts(ctx)
+		took := time.Since(began)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			b.fails(ctx, telemetry.BooksClose, err)
+		case closing != nil:
+			b.observer.Done(telemetry.BooksClose, took)
+			b.finds(telemetry.BooksClose, closing.Bad == 0 && closing.Balanced)
+			if closing.Bad > 0 || !closing.Balanced {
+				b.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "bad_accounts", closing.Bad, "balanced", closing.Balanced)
+			}
+			b.logger.DebugContext(ctx, "the books are closed for the integrity check", "accounts", closing.Closed, "took", took)
+		}
+		if _, err := b.look(ctx); err != nil {
+			b.fails(ctx, telemetry.BooksClose, err)
+		}
+		if !wait.For(ctx, max(b.every[telemetry.BooksClose]-took, closeRest*took)) {
+			return
+		}
+	}
+}
+
+// recountAll counts everything whenever that is due.
+func (b *bookkeeper) recountAll(ctx context.Context) {
+	o := postgres.RecountOptions{Runner: postgres.RunnerServer, Blocks: recountBlocks, AtOnce: 1, Rest: recountRest}
+	for {
+		due, err := b.look(ctx)
+		if err == nil && due {
+			began := time.Now()
+			in, failed := b.ledger.Recount(ctx, o)
+			switch err = failed; {
+			case err == nil && !in.Valid:
+				b.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "first_bad_account", in.FirstBadAccount, "bad_transfers", in.BadTransfers,
+					"difference", in.Difference)
+			case err == nil:
+				b.logger.InfoContext(ctx, "the books are recounted", "took", time.Since(began))
+			}
+			if err == nil {
+				b.observer.Done(telemetry.BooksRecount, time.Since(began))
+				_, err = b.look(ctx)
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			b.fails(ctx, telemetry.BooksRecount, err)
+		}
+		if !wait.For(ctx, min(recountLook, b.every[telemetry.BooksRecount])) {
+			return
+		}
+	}
+}
+
+// look reads what was done last, and reports whether a recount is due.
+func (b *bookkeeper) look(ctx context.Context) (recountDue bool, err error) {
+	books, err := b.ledger.Books(ctx, postgres.RunnerServer)
+	if err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dueAfter(telemetry.BooksClose, books.Large && books.Closed != nil, books.Closed)
+	b.dueAfter(telemetry.BooksRecount, books.Large, books.Recounted)
+	b.invalid[telemetry.BooksRecount] = books.Large && !books.Valid
+	return books.Large && (books.UnderWay || !b.due[telemetry.BooksRecount].After(time.Now())), nil
+}
+
+// dueAfter notes when the next is due, if one is: so long after the last one, and now if there was none.
+func (b *bookkeeper) dueAfter(work telemetry.BooksWork, needed bool, ago *time.Duration) {
+	switch _, known := b.due[work]; {
+	case !needed:
+		delete(b.due, work)
+	case ago != nil:
+		b.due[work] = time.Now().Add(b.every[work] - *ago)
+	case !known:
+		b.due[work] = time.Now()
+	}
+}
+
+func (b *bookkeeper) finds(work telemetry.BooksWork, valid bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.invalid[work] = !valid
+}
+
+func (b *bookkeeper) fails(ctx context.Context, work telemetry.BooksWork, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	b.observer.Failed(work)
+	b.logger.WarnContext(ctx, "the books can't be kept for the integrity check: trying again", "work", string(work), "error", err)
+}

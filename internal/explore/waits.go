@@ -1,0 +1,86 @@
+//go:build unix
+
+package explore
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// settle goes on with those who waited for a lock and have it.
+func (g *gate) settle() error {
+	for {
+		var parked []*conn
+		for _, c := range g.all() {
+			if c.parked {
+				parked = append(parked, c)
+			}
+		}
+		if len(parked) == 0 {
+			return nil
+		}
+		slices.SortFunc(parked, func(a, b *conn) int { return cmp.Compare(a.name, b.name) })
+		waiting, err := g.db.waiting()
+		if err != nil {
+			return err
+		}
+		moved := false
+		for _, c := range parked {
+			if slices.Contains(waiting, c.backend.pid) {
+				continue
+			}
+			if err := g.collect(c); err != nil {
+				return err
+			}
+			moved = true
+		}
+		if !moved {
+			return nil
+		}
+	}
+}
+
+// timeOut ends a wait for a lock as PostgreSQL does after lock_timeout.
+func (g *gate) timeOut(c *conn) error {
+	waiting, err := g.db.waiting()
+	if err != nil || !slices.Contains(waiting, c.backend.pid) {
+		return errors.Join(err, g.settle()) // Somebody outside of the gate was in its way, such as PostgreSQL's own housekeeping.
+	}
+	if err := g.db.cancel(c.backend); err != nil {
+		return err
+	}
+	for {
+		m, err := c.backend.wait()
+		if err != nil {
+			return err
+		}
+		if m[0] == 'E' {
+			c.partial = append(c.partial, withCode(m, "55P03", "canceling statement due to lock timeout")...)
+			break
+		}
+		c.partial = append(c.partial, m...)
+	}
+	return errors.Join(g.collect(c), g.settle())
+}
+
+// lockTimeouts returns when the next wait for a lock is over.
+func (g *gate) lockTimeouts() (next time.Time) {
+	for _, c := range g.all() {
+		if over := c.parkedAt.Add(c.timeout); c.parked && c.timeout > 0 && (next.IsZero() || over.Before(next)) {
+			next = over
+		}
+	}
+	return next
+}
+
+// duration reads a setting of PostgreSQL's.
+func duration(value string) time.Duration {
+	if d, err := time.ParseDuration(value); err == nil {
+		return d
+	}
+	ms, _ := strconv.Atoi(value) // 0 means never.
+	return time.Duration(ms) * time.Millisecond
+}

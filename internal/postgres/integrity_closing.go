@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+)
+
+// closeAtOnce is how many accounts a statement closes: what it reads is read in one snapshot, which is kept for as long.
+const closeAtOnce = 2000
+
+const (
+	// closeAccounts counts what is new of some changed accounts, in their order, and closes those that agree. A closing that another process has
+	// made in the meantime, of a later version, stays. It returns those that do not follow from their closing, and how many have an entry that is
+	// not what its transfer says, which are not closed either.
+	closeAccounts = `
+	WITH part AS MATERIALIZED (
+		SELECT a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE ` + changedSince + ` AND a.id > $1 ORDER BY a.id LIMIT $3),
+	changed AS MATERIALIZED (
+		SELECT p.id, p.currency, p.version, p.available, p.held, c.version AS since, coalesce(c.available::numeric + c.held, 0) AS before
+		FROM part AS p LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[p.id])
+		WHERE c.account IS NULL OR c.version <> p.version OR c.available <> p.available OR c.held <> p.held),
+	counted AS MATERIALIZED (
+		SELECT x.id, x.version, x.available, x.held, x.since IS NULL OR x.since < x.version AS newer,
+			x.before + n.total = x.available::numeric + x.held AND n.others = 0 AS adds, n.strange IS NULL AS known
+		FROM changed AS x CROSS JOIN LATERAL ` + newEntries + ` AS n),
+	closed AS (
+		INSERT INTO closed_accounts AS c (account, version, available, held)
+		SELECT id, version, available, held FROM counted WHERE newer AND adds AND known ORDER BY id
+		ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held
+			WHERE c.version < excluded.version RETURNING 1)
+	SELECT (SELECT count(*) FROM part), coalesce((SELECT max(id) FROM part), ''), (SELECT count(*) FROM closed),
+		(SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM counted WHERE known AND NOT (newer AND adds)), (SELECT count(*) FROM counted WHERE NOT known)`
+	// closeAnew closes accounts by all of their entries, where these agree with their balances. A closing that was wrong ends here.
+	closeAnew = `
+	INSERT INTO closed_accounts (account, version, available, held)
+	SELECT a.id, a.version, a.available, a.held FROM unnest($1::text[]) AS n (id) JOIN accounts AS a ON a.id = ANY (ARRAY[n.id])
+		CROSS JOIN LATERAL (SELECT coalesce(sum(e.amount), 0) AS total, count(*) FILTER (WHERE e.currency <> a.currency) AS others
+			FROM entries AS e WHERE e.account = a.id) AS e
+	WHERE e.total = a.available::numeric + a.held AND e.others = 0
+	ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held`
+	// moveClosing writes what a closing has found, where no other one has come as far.
+	// Its horizon moves where all accounts are closed.
+	moveClosing = `UPDATE ledger_closing SET at = $1, settled = $2, sums = $3, horizon = CASE WHEN $4 THEN $5 ELSE horizon END,
+		cluster = CASE WHEN $4 THEN ` + thisCluster + ` ELSE cluster END WHERE at < $1 AND settled <= $2`
+	// beginClosing reads the time, and the first transaction that may not have ended yet: what it and later ones write, nested ones
+	// included, is looked at by the next closing.
+	beginClosing = `SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+)
+
+// Closing says what a closing of the books has done.
+type Closing struct {
+	Closed   int64 // accounts of which something was new, and agrees
+	Bad      int64 // accounts that do not agree with their entries
+	Balanced bool  // whether they have, together, what came in
+}
+
+// CloseAccounts closes the books for the integrity check: it counts the entries that are new since the last closing, and remembers the
+// balances that they lead to. It goes over the accounts that were changed since, part by part, each in a statement of its own, so that no
+// snapshot is kept for long; a process that dies leaves the parts that it has closed. Any number of processes may do this at a time.
+//
+// There is nothing to do, and it returns nil, as long as the whole ledger is counted whenever somebody asks: while it is small, and
+// before the first recount.
+func (l *Ledger) CloseAccounts(ctx context.Context) (*Closing, error) {
+	var c Closing
+	base, began, horizon, err := l.beginClosing(ctx)
+	if err != nil || base == nil {
+		return nil, err
+	}
+	for last, n := "", int64(closeAtOnce); n == closeAtOnce; {
+		var closed, strange int64
+		var suspects []string
+		if err := l.write(ctx, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, closeAccounts, last, base.horizon, closeAtOnce).Scan(&n, &last, &closed, &suspects, &strange)
+		}); err != nil {
+			return nil, fmt.Errorf("postgres: close accounts: %w", err)
+		}
+		crashpoint.Hit(crashpoint.BooksClosed)
+		c.Closed += closed
+		c.Bad += strange
+		if len(suspects) > 0 {
+			var anew int64
+			if err := l.write(ctx, func(tx pgx.Tx) error {
+				tag, err := tx.Exec(ctx, closeAnew, suspects)
+				anew = tag.RowsAffected()
+				return err
+			}); err != nil {
+				return nil, fmt.Errorf("postgres: close accounts anew: %w", err)
+			}
+			c.Closed += anew
+			c.Bad += int64(len(suspects)) - anew
+		}
+	}
+	c.Balanced, err = l.closeFlows(ctx, base, began, horizon, c.Bad == 0)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: close the books: %w", err)
+	}
+	return &c, nil
+}
+
+// beginClosing returns the last closing, the time, and the horizon of a closing that begins now.
+func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.Time, horizon int64, err error) {
+	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if base, err = l.closedBooks(ctx, tx); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, beginClosing).Scan(&now, &horizon)
+	})
+	if err != nil {
+		err = fmt.Errorf("postgres: read the last closing: %w", err)
+	}
+	return base, now, horizon, err
+}
+
+// snapshot reads from the primary's connections for reads, in one transaction.
+func (l *Ledger) snapshot(ctx context.Context, read func(context.Context, pgx.Tx) error) error {
+	primary := l.db.reads
+	primary.replica = nil
+	return primary.snapshot(ctx, scanTimeout, read)
+}
+
+// write runs a transaction that may take longer than a command's.
+func (l *Ledger) write(ctx context.Context, write func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, l.db.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', '15min', true)`); err != nil {
+			return err
+		}
+		return write(tx)
+	})
+}
+
+// closeFlows adds what came in and went out to the last closing, and reports whether the accounts have it. The horizon moves where all
+// accounts are closed.
+func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.Time, horizon int64, all bool) (balanced bool, err error) {
+	upto := uuidAt(began.Add(-settledAfter))
+	if string(upto[:]) < string(base.settled[:]) {
+		upto = base.settled
+	}
+	var settled flows
+	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, scanFreely); err != nil {
+			return err
+		}
+		inside, _, err := sumInside(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now, old, err := flowsSince(ctx, tx, base.settled, upto)
+		if err != nil {
+			return err
+		}
+		settled = base.sums.plus(old)
+		if balanced = agree(inside.against(base.sums.plus(now))); balanced {
+			return nil
+		}
+		if now, settled, err = flowsSince(ctx, tx, uuid.UUID{}, upto); err == nil {
+			balanced = agree(inside.against(now))
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	sums, err := json.Marshal(settled)
+	if err == nil {
+		err = l.write(ctx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, moveClosing, began, upto, string(sums), all, horizon)
+			return err
+		})
+	}
+	return balanced, err
+}

@@ -1,0 +1,293 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+)
+
+const (
+	// counted are the rows of a table that were committed when a recount began, whose snapshot $3, $4 and $5 are of: the first transaction
+	// that had no number then, those that were under way, and the time. Numbers of transactions come again after 4 billion others, so rows
+	// that bear a time of a day before belong to it whatever their numbers are.
+	countedEntries   = `NOT (e.at > $5 AND (age(e.xmin) BETWEEN 0 AND age($3::text::xid) OR e.xmin = ANY ($4::text[]::xid[])))`
+	countedTransfers = `NOT (created_at > $5 AND (age(xmin) BETWEEN 0 AND age($3::text::xid) OR xmin = ANY ($4::text[]::xid[])))`
+	// placeOfTables changes when rows get other places: by VACUUM FULL, or when the database is restored from a dump.
+	placeOfTables = `concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), pg_relation_filenode('entries'), pg_relation_filenode('transfers'))`
+
+	beginRecount = `SELECT pg_current_snapshot()::text, statement_timestamp(), ` + placeOfTables + `,
+		pg_relation_size('entries') / current_setting('block_size')::bigint, pg_relation_size('transfers') / current_setting('block_size')::bigint,
+		current_setting('transaction_read_only')::boolean`
+	// sumWeights sums all money by weight: a number of 29 bits, made of the account and its currency, that nobody can foresee.
+	sumWeights = `SELECT currency, coalesce(sum((hashtextextended(id, hashtextextended(currency, $1::bigint)) & 536870911) * (available::numeric + held)), 0)::text,
+		sum(available)::text, sum(held)::text FROM accounts GROUP BY currency`
+	// markAccounts closes all accounts on the word of the first recount, which begins, and counts their entries. Nothing is checked from
+	// these closings on before it has ended. Later recounts close nothing.
+	markAccounts = `INSERT INTO closed_accounts (account, version, available, held) SELECT id, version, available, held FROM accounts
+		WHERE NOT EXISTS (SELECT FROM ledger_recounts WHERE finished_at IS NOT NULL) ON CONFLICT DO NOTHING`
+
+	// countEntries counts the entries in some blocks, by currency: the hashes of the sides of transfers, the accounts' money by weight, the
+	// entries that belong to no account of their currency, what came in and went out, and what of it is in entries up to $7. Nothing is grouped
+	// by account, so that sums stay small; a product of a small amount fits into 64 bits.
+	countEntries = `
+	WITH counted AS (
+		SELECT e.currency, e.amount, e.transfer, e.id <= $7 AS settled, hashtextextended(e.account, hashtextextended(e.currency, $6::bigint)) AS hash,
+			a.currency IS DISTINCT FROM e.currency AS strange, e.amount BETWEEN -8589934592 AND 8589934592 AS small,
+			e.version = 0 AND (e.account = 'outside/' || e.currency OR e.account LIKE 'transit/%') AS outside
+		FROM entries AS e LEFT JOIN accounts AS a ON a.id = e.account
+		WHERE e.ctid >= $1::text::tid AND e.ctid < $2::text::tid AND ` + countedEntries + ` OFFSET 0)
+	SELECT currency, count(*), sum(uuid_hash_extended(transfer, hashint8extended(amount, hash)))::text,
+		(coalesce(sum((hash & 536870911) * amount) FILTER (WHERE NOT outside AND small), 0)
+			+ coalesce(sum((hash & 536870911)::numeric * amount) FILTER (WHERE NOT outside AND NOT small), 0))::text,
+		count(*) FILTER (WHERE strange AND NOT outside),
+		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0), 0)::text,
+		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0 AND settled), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0 AND settled), 0)::text,
+		` + placeOfTables + `
+	FROM counted GROUP BY currency`
+	// countTransfers sums the hashes of the sides that the completed transfers in some blocks must have.
+	countTransfers = `
+	SELECT coalesce(sum(uuid_hash_extended(id, hashint8extended(-amount, hashtextextended(source, hashtextextended(currency, $6::bigint))))), 0)::text,
+		coalesce(sum(uuid_hash_extended(id, hashint8extended(amount, hashtextextended(destination, hashtextextended(currency, $6::bigint))))), 0)::text,
+		` + placeOfTables + `
+	FROM transfers WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND status = 'completed' AND ` + countedTransfers
+	// lastOfLegs ends a part of the legs with a whole transfer's.
+	lastOfLegs = `SELECT transfer FROM transfer_legs WHERE transfer > $1 ORDER BY transfer, leg OFFSET $2 LIMIT 1`
+	countLegs  = `SELECT count(*) FROM (` + badLegs + ` WHERE l.transfer > $1 AND l.transfer <= $2` + judgeLegs + `) AS legs`
+)
+
+// The steps of a recount.
+const (
+	recountEntries = iota
+	recountTransfers
+	recountLegs
+	recountSteps
+)
+
+// errTablesMoved is returned where rows have got other places since a recount began.
+var errTablesMoved = errors.New("the tables were written anew")
+
+func newRecount() *recount {
+	return &recount{id: newID(), recountState: recountState{
+		Seed:    rand.Int64(), //nolint:gosec // It is no secret: it only must not be the same each time.
+		Entries: new(big.Int), Sides: new(big.Int), Accounts: new(big.Int), In: holdings{}, Flows: flows{}, Old: flows{},
+	}}
+}
+
+// begin reads the balances, and which transactions are committed, in one snapshot. It reports whether there was no other recount.
+func (r *recount) begin(ctx context.Context, tx pgx.Tx, o RecountOptions) (begun bool, err error) {
+	if _, err := tx.Exec(ctx, scanFreely); err != nil {
+		return false, err
+	}
+	var snapshot string
+	if err := tx.QueryRow(ctx, beginRecount).Scan(&snapshot, &r.began, &r.Place, &r.Blocks[0], &r.Blocks[1], &r.readOnly); err != nil {
+		return false, err
+	}
+	if err := r.read(snapshot); err != nil {
+		return false, err
+	}
+	r.Settled = uuidAt(r.began.Add(-settledAfter))
+	rows, err := tx.Query(ctx, sumWeights, r.Seed)
+	if err != nil {
+		return false, err
+	}
+	var currency, weighed, available, held string
+	if _, err := pgx.ForEachRow(rows, []any{&currency, &weighed, &available, &held}, func() error {
+		n, err := integers(weighed, available, held)
+		if err == nil {
+			r.Accounts.Add(r.Accounts, n[0])
+			r.In[currency] = balance{n[1], n[2]}
+		}
+		return err
+	}); err != nil {
+		return false, err
+	}
+	suspects, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], suspectHolds, 1)
+	if err != nil {
+		return false, err
+	}
+	r.Holds = len(suspects) == 0
+	if r.readOnly {
+		return true, nil
+	}
+	if o.Restart {
+		if _, err := tx.Exec(ctx, dropRecount, o.Runner); err != nil {
+			return false, err
+		}
+	}
+	state, err := json.Marshal(r.recountState)
+	if err != nil {
+		return false, err
+	}
+	tag, err := tx.Exec(ctx, insertRecount, r.id, o.Runner, r.began, string(state))
+	if err != nil || tag.RowsAffected() == 0 {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, markAccounts)
+	return true, err
+}
+
+// read reads a snapshot, as PostgreSQL spells it. Rows have the lower 32 bits of their transaction's number.
+func (r *recount) read(snapshot string) error {
+	parts := strings.Split(snapshot, ":")
+	if len(parts) != 3 {
+		return fmt.Errorf("snapshot %q", snapshot)
+	}
+	number := func(text string) (string, error) {
+		n, err := strconv.ParseUint(text, 10, 64)
+		return strconv.FormatUint(n&(1<<32-1), 10), err
+	}
+	next, err := number(parts[1])
+	r.Next, r.Open = next, []string{}
+	if parts[2] != "" {
+		for text := range strings.SplitSeq(parts[2], ",") {
+			open, bad := number(text)
+			r.Open, err = append(r.Open, open), errors.Join(err, bad)
+		}
+	}
+	return err
+}
+
+func (r *recount) progress() RecountProgress {
+	done := r.Block
+	if r.Step > recountEntries {
+		done += r.Blocks[0]
+	}
+	if r.Step > recountTransfers {
+		done = r.Blocks[0] + r.Blocks[1]
+	}
+	return RecountProgress{Began: r.began, Resumed: r.resumed, Done: done, Total: r.Blocks[0] + r.Blocks[1], Entries: r.Counted}
+}
+
+// agrees reports whether what was counted is what the accounts have, and the transfers say.
+func (r *recount) agrees() bool {
+	return r.Holds && r.Bad == 0 && r.Sides.Sign() == 0 && r.Entries.Cmp(r.Accounts) == 0 && agree(r.In.against(r.Flows))
+}
+
+// countPart counts the next part of the tables. Nothing of it is added unless all of it was counted.
+func (l *Ledger) countPart(ctx context.Context, r *recount, o RecountOptions) error {
+	if r.Step == recountLegs {
+		return l.countLegs(ctx, r)
+	}
+	total := r.Blocks[r.Step]
+	parts := make([]recountState, max(o.AtOnce, 1))
+	all, inAll := errgroup.WithContext(ctx)
+	next := r.Block
+	for i := range parts {
+		from := next
+		next = min(from+max(o.Blocks, 1), total)
+		part := &parts[i]
+		*part = newRecount().recountState
+		if from == next {
+			continue
+		}
+		to := next
+		all.Go(func() error {
+			return l.snapshot(inAll, func(ctx context.Context, tx pgx.Tx) error {
+				*part = newRecount().recountState
+				return r.countBlocks(ctx, tx, part, from, to)
+			})
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	for i := range parts {
+		r.add(&parts[i])
+	}
+	if r.Block = next; next == total {
+		r.Step++
+		r.Block = 0
+	}
+	return nil
+}
+
+func (r *recount) add(part *recountState) {
+	r.Entries.Add(r.Entries, part.Entries)
+	r.Sides.Add(r.Sides, part.Sides)
+	r.Counted += part.Counted
+	r.Bad += part.Bad
+	r.Flows, r.Old = r.Flows.plus(part.Flows), r.Old.plus(part.Old)
+}
+
+// countBlocks counts the entries or the transfers in some blocks into a part.
+func (r *recount) countBlocks(ctx context.Context, tx pgx.Tx, part *recountState, from, to int64) error {
+	if _, err := tx.Exec(ctx, scanFreely+`, set_config('work_mem', '64MB', true)`); err != nil {
+		return err
+	}
+	first, last := fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to)
+	place := r.Place
+	if r.Step == recountTransfers {
+		var paid, got string
+		if err := tx.QueryRow(ctx, countTransfers, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed).Scan(&paid, &got, &place); err != nil {
+			return err
+		}
+		n, err := integers(paid, got)
+		if err == nil {
+			part.Sides.Sub(part.Sides, n[0]).Sub(part.Sides, n[1])
+		}
+		return errors.Join(err, r.moved(place))
+	}
+	rows, err := tx.Query(ctx, countEntries, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, r.Settled)
+	if err != nil {
+		return err
+	}
+	var (
+		currency, sides, weighed, in, out, oldIn, oldOut string
+		entries, bad                                     int64
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &in, &out, &oldIn, &oldOut, &place}, func() error {
+		n, err := integers(sides, weighed, in, out, oldIn, oldOut)
+		if err == nil {
+			part.Counted += entries
+			part.Bad += bad
+			part.Sides.Add(part.Sides, n[0])
+			part.Entries.Add(part.Entries, n[1])
+			part.Flows[currency], part.Old[currency] = flow{n[2], n[3]}, flow{n[4], n[5]}
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	return r.moved(place)
+}
+
+func (r *recount) moved(place string) error {
+	if place != r.Place {
+		return errTablesMoved
+	}
+	return nil
+}
+
+// countLegs counts the next transfers with legs. What is read of them agrees in each snapshot, so later ones may be among them.
+func (l *Ledger) countLegs(ctx context.Context, r *recount) error {
+	var (
+		last uuid.UUID
+		bad  int64
+	)
+	err := l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		last = uuid.Max
+		if err := tx.QueryRow(ctx, lastOfLegs, r.Leg, legsAtOnce).Scan(&last); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return tx.QueryRow(ctx, countLegs, r.Leg, last).Scan(&bad)
+	})
+	if err != nil {
+		return err
+	}
+	r.Bad += bad
+	if r.Leg = last; last == uuid.Max {
+		r.Step++
+	}
+	return nil
+}
