@@ -2,6 +2,7 @@ package pgkit
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -50,13 +51,18 @@ func (g *Gate) Rows(ctx context.Context, tx pgx.Tx) (bool, error) {
 	return g.rows.Load(), nil
 }
 
-// takeAdvisory takes an advisory lock until the transaction ends, and reports false where the database has none.
+// takeAdvisory takes an advisory lock until the transaction ends, and reports false where the database has none. It takes one round trip.
 func takeAdvisory(ctx context.Context, tx pgx.Tx, key int64) (bool, error) {
-	err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error { return lockAdvisory(ctx, inner, key) })
-	if absent(err) {
-		return false, nil
+	const turn = `SAVEPOINT turn; SELECT pg_advisory_xact_lock('%d'::bigint); ` + lockListed + `; RELEASE SAVEPOINT turn`
+	results, err := tx.Conn().PgConn().Exec(ctx, fmt.Sprintf(turn, key)).ReadAll()
+	if err == nil {
+		return string(results[2].Rows[0][0]) == "t", nil
 	}
-	return err == nil, err
+	if !Refused(err) {
+		return false, err
+	}
+	_, err = tx.Exec(ctx, `ROLLBACK TO SAVEPOINT turn`)
+	return false, err
 }
 
 // takeGate makes the rows, and takes the one of a number until the transaction ends. Where another transaction is making them, it

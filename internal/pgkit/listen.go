@@ -89,14 +89,12 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	off, err := SwitchedOff(ctx, conn)
-	if err == nil && slices.Contains(off, Notify) {
+	results, err := conn.PgConn().Exec(ctx, selectSwitchedOff+"; LISTEN "+l.Channel).ReadAll()
+	switch {
+	case Refused(err):
+		err = fmt.Errorf("%w: %w", ErrNoNotify, err)
+	case err == nil && slices.Contains(listed(string(results[0].Rows[0][0])), Notify):
 		err = ErrNoNotify
-	}
-	if err == nil {
-		if _, err = conn.Exec(ctx, "LISTEN "+l.Channel); Refused(err) {
-			err = fmt.Errorf("%w: %w", ErrNoNotify, err)
-		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))

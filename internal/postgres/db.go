@@ -184,9 +184,6 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
 	db.pooler.settle(&cfg.ConnConfig.Config)
-	if db.engine, err = probe(ctx, cfg.ConnConfig); err != nil {
-		return nil, fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
-	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
@@ -198,7 +195,12 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db.pool = pool
+	db.pool, db.reads.pool = pool, readPool
+	if err := db.probe(ctx); err != nil {
+		pool.Close()
+		readPool.Close()
+		return nil, fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
+	}
 	db.presence = pgkit.NewPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
 	db.runner = pgkit.Runner{Pool: pool, Presence: db.presence, Logger: o.Logger}
 	if o.Observer != nil {
@@ -228,16 +230,12 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.spec = speculation.New(spec)
 	db.OnLostHistory(db.spec.Forget)
-	err = pool.Ping(ctx)
-	if err != nil {
-		err = fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
-	} else if o.ReplicaURL != "" {
-		db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger)
-	}
-	if err != nil {
-		pool.Close()
-		readPool.Close()
-		return nil, err
+	if o.ReplicaURL != "" {
+		if db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger); err != nil {
+			pool.Close()
+			readPool.Close()
+			return nil, err
+		}
 	}
 	return db, nil
 }

@@ -178,7 +178,9 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alon
 			Scan(&outcome, &token, &expires, &tickets)
 	}
 	if pgkit.Code(err) == undefinedFunction {
-		b.plain.Store(true)
+		if !b.plain.Swap(true) {
+			b.logger.WarnContext(ctx, "requests for locks are several statements: the engine has no PL/pgSQL, or the tables are of an older version, so install the schema again", "error", err)
+		}
 		outcome, err = outcomeUndecided, nil
 	}
 	for i, j := range batch {

@@ -343,7 +343,9 @@ func (b *Backend) listen() {
 		wait.Signal(b.inspect)
 		if errors.Is(err, pgkit.ErrNoNotify) {
 			b.mute.Store(true)
+			b.logger.WarnContext(b.base, "processes look for locks that were handed to them, instead of being notified", "error", err)
 			end()
+			return
 		}
 		b.logger.DebugContext(b.base, "listening for locks ended, and is tried again", "error", err)
 	})
