@@ -103,6 +103,14 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 		}
 		add("engine", false, "see docs/operations/engines.md", "there is no %s (%s); instead, %s", l.What, l.Why, l.Instead)
 	}
+	const checkedByRow = `SELECT EXISTS (SELECT FROM pg_constraint WHERE conname = 'auction_standing_unique_amount' AND NOT condeferrable)`
+	var byRow bool
+	if err := conn.QueryRow(ctx, checkedByRow).Scan(&byRow); err != nil {
+		return nil, fmt.Errorf("postgres: check: %w", readError(err))
+	}
+	if byRow {
+		add("engine", false, "see docs/operations/engines.md", "there were no deferrable unique constraints when the schema was made; instead, unique amounts are checked row by row")
+	}
 	slow, err := costs(ctx, conn.Conn())
 	if err != nil {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))

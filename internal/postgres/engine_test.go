@@ -88,7 +88,7 @@ func TestEngineThatLacksAll(t *testing.T) {
 	url := lacking(t, replaceable()...)
 	a := newWireless(t, url)
 	b := newWireless(t, url)
-	expectEngine(t, a.db, "engine", "engine", "engine", "engine", "engine", "engine")
+	expectEngine(t, a.db, "engine", "engine", "engine", "engine", "engine", "engine", "engine")
 	s, id := lot(t, a.db, func(id uuid.UUID, events []auction.Event) {
 		a.hub.Committed(auction.Topic(id), events[len(events)-1].Seq, func() []live.Event { return LiveEvents(events) })
 	})

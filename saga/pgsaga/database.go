@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,6 +54,7 @@ type Database struct {
 	committed func(ctx context.Context, id uuid.UUID) ([]string, error)
 	foreign   bool // the marks are not those of this package
 	gate      pgkit.Gate
+	prepares  atomic.Bool // as far as is known before it is tried
 }
 
 var _ saga.Participant = (*Database)(nil)
@@ -68,13 +70,20 @@ func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	return d
 }
 
+// mayPrepare is true unless nothing is to be prepared whatever the server could: whoever ends a prepared transaction has an advisory lock.
+const mayPrepare = `to_regclass($1) IS NULL
+	AND NOT 'prepare-transaction' = ANY (regexp_split_to_array(coalesce(current_setting('` + pgkit.Without + `', true), ''), '\s*,\s*'))`
+
 // CanPrepare returns [saga.ErrTwoPhaseUnavailable] where the database takes no prepared transactions.
 func (d *Database) CanPrepare(ctx context.Context) error {
-	// Whoever ends a prepared transaction has an advisory lock.
-	const canPrepare = `SELECT coalesce(current_setting('max_prepared_transactions', true), '0')::integer > 0 AND to_regclass($1) IS NULL
-		AND NOT 'prepare-transaction' = ANY (regexp_split_to_array(coalesce(current_setting('` + pgkit.Without + `', true), ''), '\s*,\s*'))`
-	can, err := query(ctx, read, d.pool, pgx.RowTo[bool], canPrepare, d.schema.in(pgkit.GateTable))
+	return d.askPrepare(ctx, `SELECT coalesce(current_setting('max_prepared_transactions', true), '0')::integer > 0 AND `+mayPrepare)
+}
+
+func (d *Database) askPrepare(ctx context.Context, sql string) error {
+	can, err := query(ctx, read, d.pool, pgx.RowTo[bool], sql, d.schema.in(pgkit.GateTable))
 	switch {
+	case pgkit.Refused(err):
+		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)
 	case err != nil:
 		return fmt.Errorf("pgsaga: can it prepare: %w", err)
 	case !can[0]:
@@ -135,6 +144,12 @@ var errRefused = errors.New("the branch was refused")
 func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Context, pgx.Tx) error) error {
 	if err := checkGID(gid); err != nil {
 		return err
+	}
+	if !d.prepares.Load() { // It is asked once: the answer needs an installation to change.
+		if err := d.askPrepare(ctx, `SELECT `+mayPrepare); err != nil {
+			return err
+		}
+		d.prepares.Store(true)
 	}
 	sent, err := d.run.Prepare(ctx, gid, fn)
 	switch {

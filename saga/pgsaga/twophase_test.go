@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -32,6 +33,7 @@ type twoDatabases struct {
 
 func openTwo(t *testing.T) *twoDatabases {
 	t.Helper()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	h := &twoDatabases{}
 	for i := range h.pools {
 		h.pools[i] = newPool(t)
