@@ -29,11 +29,11 @@ func Without(tb testing.TB, database string, off ...pgkit.Capability) string {
 	return u.String()
 }
 
-// Off reports whether the run switches a capability off.
-func Off(c pgkit.Capability) bool {
+// Off reports whether the run switches one of some capabilities off.
+func Off(some ...pgkit.Capability) bool {
 	_, list, _ := strings.Cut(os.Getenv(optionsVariable), pgkit.Without+"=")
 	list, _, _ = strings.Cut(list, " ")
-	return slices.Contains(strings.Split(list, ","), string(c))
+	return slices.ContainsFunc(some, func(c pgkit.Capability) bool { return slices.Contains(strings.Split(list, ","), string(c)) })
 }
 
 // Needs skips a test that is about a capability, where the run switches that off.
