@@ -233,7 +233,7 @@ func pointIndexes() map[string][]string {
 	return map[string][]string{
 		"accounts_pkey": {"id"}, "idempotency_keys_pkey": {"id"}, "holds_pkey": {"id"}, "transfers_pkey": {"id"},
 		"hold_rows_one_an_auction": {"auction", "account"}, "holds_open_by_account": {"account"}, "hold_rows_open_by_expiry": {"expires_at"}, "holds_open_by_expiry": {"expires_at"},
-		"auctions_pkey": {"id"}, "auction_rounds_pkey": {"auction"}, "auction_standing_unique_amount": {"auction", "unique_amount"},
+		"pg_class_oid_index": {"oid"}, "auctions_pkey": {"id"}, "auction_rounds_pkey": {"auction"}, "auction_standing_unique_amount": {"auction", "unique_amount"},
 		"auction_standing_account": {"account", "(auction)::text"}, "auction_bids_pkey": {"auction", "seq"}, "auction_events_pkey": {"auction", "seq"},
 		"campaigns_pkey": {"id"}, "campaign_layers_pkey": {"campaign"}, "campaign_prizes_pkey": {"campaign"}, "campaign_seeds_pkey": {"campaign"},
 		"purchases_pkey": {"campaign", "seq"}, "purchases_by_account": {"account"}, "draws_pkey": {"campaign"},
