@@ -291,6 +291,7 @@ func TestClaimsOfSagas(t *testing.T) {
 // TestTwoPhaseRefused says so where the database takes no prepared transactions.
 func TestTwoPhaseRefused(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	pg := pgtest.Server(t)
 	if err := migrated(t.Context(), pg.URL()); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -182,6 +183,7 @@ func (w *planWatch) requireSeen(t *testing.T) {
 // ones; with generic and with custom plans. No plan may read more than the rows that its statement names.
 func TestPlansDoNotDependOnStatistics(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.AdvisoryLocks) // Other statements are planned by other engines.
 	for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 		for _, stale := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s stale %v", mode, stale), func(t *testing.T) {
