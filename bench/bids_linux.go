@@ -104,7 +104,7 @@ func (s *side) openBidding(ctx context.Context, order []int, settings map[string
 
 // bidOnce has every account bid once.
 func (s *side) bidOnce(b *bidding) error {
-	engine, err := load.Dial(s.addr, fillConnections)
+	engine, err := load.Dial(fillConnections, s.addr)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func (s *side) closingTurn(ctx context.Context, o *options, what string) (*Closi
 		bids = closing
 	}
 	bids.others = map[string]int64{}
-	engine, err := load.Dial(s.addr, mixConnections)
+	engine, err := load.Dial(mixConnections, s.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func (h *house) freshServer(ctx context.Context, o *options, what string, length
 	if err != nil {
 		return nil, err
 	}
-	engine, err := load.Dial(s.addr, mixConnections)
+	engine, err := load.Dial(mixConnections, s.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,7 @@ const (
 	peerPipelined = "peer, pipelined"
 	peerRedis     = "redis script"
 	productBefore = "fairlead before"
+	secondServer  = "fairlead, second server"
 )
 
 // house is everything that runs during the benchmarks: one PostgreSQL, and the servers on it, each with a database of
@@ -112,7 +113,7 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 			return err
 		}
 	}
-	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlySnapshot || o.only == onlyTails || o.only == onlySizes {
+	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlyServers || o.only == onlySnapshot || o.only == onlyTails || o.only == onlySizes {
 		return nil
 	}
 	if o.beforeBinary != "" {

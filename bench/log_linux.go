@@ -170,7 +170,7 @@ func (t *LogTurn) watch(ctx context.Context, conn *pgx.Conn) error {
 
 // bidInBatches places so many bids, and a few more.
 func (s *side) bidInBatches(n int) error {
-	engine, err := load.Dial(s.addr, bidBatchRequests)
+	engine, err := load.Dial(bidBatchRequests, s.addr)
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,8 @@ type options struct {
 	drawMeasure    time.Duration
 	mixPairs       int
 	mixNames       string
+	serverPairs    int
+	serverLoads    string
 	mixWarmup      time.Duration
 	mixMeasure     time.Duration
 	freshWindow    time.Duration
@@ -136,6 +138,8 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.mixPairs, "mix-pairs", 3, "turns of each mix")
 	f.StringVar(&o.mixNames, "mix-names", "", "only the mixes whose names match this regular expression")
 	f.DurationVar(&o.mixWarmup, "mix-warmup", time.Second, "unmeasured beginning of each turn of a mix")
+	f.IntVar(&o.serverPairs, "server-pairs", 3, "turns of each load on one server and on two")
+	f.StringVar(&o.serverLoads, "server-loads", "", "only the loads on one server and on two whose names match this regular expression")
 	f.DurationVar(&o.mixMeasure, "mix-measure", 4*time.Second, "measured part of each turn of a mix")
 	f.IntVar(&o.freshPairs, "fresh-pairs", 1, "turns on fresh databases")
 	f.StringVar(&o.freshLoads, "fresh-loads", "", "only the loads on fresh databases whose names match this regular expression")
@@ -155,7 +159,7 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, log, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, log, servers, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -169,7 +173,7 @@ func parseOptions(args []string) (*options, error) {
 		o.lockPairs, o.lockWarmup, o.lockMeasure = 1, 300*time.Millisecond, time.Second
 		o.claimPairs, o.claimItems, o.claimWarmup, o.claimMeasure = 1, 5000, 300*time.Millisecond, time.Second
 		o.drawPairs, o.drawCount, o.drawMeasure = 1, 200_000, 200*time.Millisecond
-		o.mixPairs, o.mixWarmup, o.mixMeasure = 1, 500*time.Millisecond, 2*time.Second
+		o.mixPairs, o.serverPairs, o.mixWarmup, o.mixMeasure = 1, 1, 500*time.Millisecond, 2*time.Second
 		o.freshWindow, o.freshLater = 3*time.Second, 8*time.Second
 		o.batchPairs, o.snapshotAfter = 1, 10*time.Second
 		o.tbperfPairs, o.tbperfAccounts, o.tailsMeasure = 1, 10_000, 10*time.Second
@@ -188,8 +192,8 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("at least one pair of each is needed")
 	case o.drawPairs < 1 || o.drawCount < 1 || o.drawCount > 1_000_000:
 		return nil, errors.New("--draw-pairs and --draw-count must be positive, and the latter at most 1000000")
-	case o.sagaPairs < 1 || o.mixPairs < 1 || o.freshPairs < 1 || o.batchPairs < 1 || o.snapshotPairs < 1:
-		return nil, errors.New("--saga-pairs, --mix-pairs, --fresh-pairs, --batch-pairs and --snapshot-pairs must be positive")
+	case o.sagaPairs < 1 || o.mixPairs < 1 || o.freshPairs < 1 || o.batchPairs < 1 || o.snapshotPairs < 1 || o.serverPairs < 1:
+		return nil, errors.New("--saga-pairs, --mix-pairs, --server-pairs, --fresh-pairs, --batch-pairs and --snapshot-pairs must be positive")
 	case o.tbperfPairs < 1 || o.tbperfAccounts < 2 || o.tbperfAccounts > 100_000:
 		return nil, errors.New("--tbperf-pairs must be positive, and --tbperf-accounts from 2 to 100000")
 	case o.only == onlyTBPerf && (o.productBinary == "" || o.databaseURL != ""):
@@ -231,10 +235,11 @@ const (
 	onlyTails     = "tails"
 	onlySizes     = "sizes"
 	onlyLog       = "log"
+	onlyServers   = "servers"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLog, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLog, onlyServers, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -361,6 +366,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printMixes(out)
 	}
+	if o.wants(onlyServers) && o.productBinary != "" && o.beforeBinary == "" {
+		if err := h.servers(ctx, o, results); err != nil {
+			return err
+		}
+		results.printServers(out)
+	}
 	if o.wants(onlyFresh) {
 		if err := h.fresh(ctx, o, results); err != nil {
 			return err
@@ -404,7 +415,7 @@ func (o *options) describe() map[string]any {
 		"lock_warmup_s": o.lockWarmup.Seconds(), "lock_measure_s": o.lockMeasure.Seconds(),
 		"claim_pairs": o.claimPairs, "claim_items": o.claimItems, "claim_warmup_s": o.claimWarmup.Seconds(), "claim_measure_s": o.claimMeasure.Seconds(),
 		"draw_pairs": o.drawPairs, "draw_count": o.drawCount, "draw_measure_s": o.drawMeasure.Seconds(),
-		"mix_pairs": o.mixPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
+		"mix_pairs": o.mixPairs, "server_pairs": o.serverPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
 		"fresh_pairs": o.freshPairs, "fresh_window_s": o.freshWindow.Seconds(), "fresh_later_s": o.freshLater.Seconds(),
 		"batch_pairs": o.batchPairs, "snapshot_pairs": o.snapshotPairs, "snapshot_after_s": o.snapshotAfter.Seconds(),
 		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(), "size_commands": o.sizeCommands,

@@ -37,7 +37,7 @@ func (s *side) race(ctx context.Context) (*RaceTurn, error) {
 	if err := s.h.checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	engine, err := load.Dial(s.addr, raceBuyers)
+	engine, err := load.Dial(raceBuyers, s.addr)
 	if err != nil {
 		return nil, err
 	}

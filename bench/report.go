@@ -43,6 +43,7 @@ type Results struct {
 	Bids      []BidTurn      `json:"bids"`
 	Mixes     []MixTurn      `json:"mixes"`
 	Closings  []ClosingTurn  `json:"closings"`
+	Servers   []ServersTurn  `json:"servers"`
 	Fresh     []FreshTurn    `json:"fresh"`
 	Batches   []BatchTurn    `json:"batches"`
 	Snapshots []SnapshotTurn `json:"snapshots"`
@@ -285,6 +286,7 @@ func (r *Results) judge(out *printer) bool {
 	r.judgeBatches()
 	r.judgeTBPerf()
 	r.judgeMixes()
+	r.judgeServers()
 	r.judgeFresh()
 	r.judgeSnapshots()
 	r.judgeTails()

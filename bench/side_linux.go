@@ -46,6 +46,8 @@ type side struct {
 	// databaseURL is empty for a side that isn't on PostgreSQL.
 	databaseURL string
 
+	beside []string // addresses of other servers on the same database, which closed loops use in turn with this one
+
 	h       *house
 	cmd     *exec.Cmd
 	stopped bool
@@ -155,7 +157,7 @@ func (s *side) fill(ctx context.Context, accounts, balance int) error {
 
 // postAll posts body(0) … body(n-1), all of one length, and wants 201 for each.
 func (s *side) postAll(path string, n int, body func(int) string) error {
-	engine, err := load.Dial(s.addr, fillConnections)
+	engine, err := load.Dial(fillConnections, s.addr)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ type relation struct {
 }
 
 func (s *side) sizeTurn(ctx context.Context, n int, what string, next func() []byte, check load.Check) (*SizeTurn, error) {
-	engine, err := load.Dial(s.addr, singleConnections)
+	engine, err := load.Dial(singleConnections, s.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (s *side) tailTurn(ctx context.Context, o *options, what string) (*TailTurn
 
 // watchedOpen runs an open loop, and looks each second at what PostgreSQL and the server do.
 func (s *side) watchedOpen(ctx context.Context, o *options, rate float64, next func() []byte, check load.Check) (_ *load.Result, seen []sighting, err error) {
-	engine, err := load.Dial(s.addr, openConnections)
+	engine, err := load.Dial(openConnections, s.addr)
 	if err != nil {
 		return nil, nil, err
 	}

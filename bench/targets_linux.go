@@ -72,7 +72,7 @@ func inOrder(sources []func() []byte) func() []byte {
 
 // bidOnceInAll has the bidders of all auctions bid once.
 func (s *side) bidOnceInAll(auctions []*bidding, bids []func() []byte) error {
-	engine, err := load.Dial(s.addr, fillConnections)
+	engine, err := load.Dial(fillConnections, s.addr)
 	if err != nil {
 		return err
 	}

@@ -209,7 +209,7 @@ func (h *house) tbperfHTTP(o *options, p *side, name string, connections, each i
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		engine, err := load.Dial(p.addr, t.pool)
+		engine, err := load.Dial(t.pool, p.addr)
 		if err != nil {
 			return nil, err
 		}

@@ -130,7 +130,7 @@ func (s *side) closedTransfers(ctx context.Context, o *options, connections int)
 func (s *side) closedTurn(o *options, connections int, next func() []byte, check load.Check, begin func()) (
 	*load.Result, Usage, error,
 ) {
-	engine, err := load.Dial(s.addr, connections)
+	engine, err := load.Dial(connections, append([]string{s.addr}, s.beside...)...)
 	if err != nil {
 		return nil, Usage{}, err
 	}
@@ -167,7 +167,7 @@ func (s *side) openLoad(ctx context.Context, o *options, rate float64, next func
 	if err := s.h.checkpoint(ctx); err != nil {
 		return nil, err
 	}
-	engine, err := load.Dial(s.addr, openConnections)
+	engine, err := load.Dial(openConnections, s.addr)
 	if err != nil {
 		return nil, err
 	}

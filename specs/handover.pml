@@ -11,7 +11,7 @@
 //   L1  No token is given twice, and each is greater than all that were given before.
 //   L2  The resource accepts no token after a newer one.
 //   L3  While a holder trusts its lease, the key is its own in the tables (unless the clock jumped ahead). Where statements take no time, a
-//       living process that waits for the key of a dead one gets it within TTL + 2.
+//       living process that waits for the key of a dead one gets it within TTL + 2, counted anew when the clock steps.
 //
 // MISTAKE TOKEN_FROM_CLOCK breaks L1: a token is the database's time
 // MISTAKE PASSED_ON_EARLY breaks L1: within a process, the next holder learns of its grant before that is durable
@@ -257,8 +257,8 @@ active proctype world() {
 	request(1)
 	request(2)
 	:: atomic { time < (punctual -> PUNCTUAL_END : END) && (!punctual || ready(0) && ready(1) && ready(2)) -> tick(); check() }
-	:: atomic { !stepped -> stepped = 1; offset = 0 }
-	:: atomic { !stepped -> stepped = 1; ahead = 1; offset = 6 }
+	:: atomic { !stepped -> stepped = 1; waited = 0; offset = 0 }
+	:: atomic { !stepped -> stepped = 1; waited = 0; ahead = 1; offset = 6 }
 	:: atomic { !crashed -> crashed = 1; same(now, disk); printf("%d: the database crashes\n", time); check() }
 	:: atomic { !dead[0] && !dead[1] -> dead[0] = 1; printf("%d: process 0 dies\n", time) }
 	:: atomic { !dead[0] && !dead[1] -> dead[1] = 1; printf("%d: process 1 dies\n", time) }

@@ -34,7 +34,7 @@ type conn struct {
 	rest  []byte // Of the running request: what the socket had no room for yet.
 }
 
-// Engine owns keep-alive connections to one server. It is for one goroutine, which should be locked to its thread.
+// Engine owns keep-alive connections to one server, or to several. It is for one goroutine, which should be locked to its thread.
 type Engine struct {
 	epoll   int
 	timer   int
@@ -44,11 +44,14 @@ type Engine struct {
 	waiting int // Connections that are busy.
 }
 
-// Dial opens n connections to a server, given as IPv4 address and port.
-func Dial(addr string, n int) (*Engine, error) {
-	target, err := netip.ParseAddrPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("address %q: %w", addr, err)
+// Dial opens n connections to servers in turn, given as IPv4 addresses and ports.
+func Dial(n int, addrs ...string) (*Engine, error) {
+	targets := make([]netip.AddrPort, len(addrs))
+	for i, addr := range addrs {
+		var err error
+		if targets[i], err = netip.ParseAddrPort(addr); err != nil {
+			return nil, fmt.Errorf("address %q: %w", addr, err)
+		}
 	}
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -56,6 +59,7 @@ func Dial(addr string, n int) (*Engine, error) {
 	}
 	e := &Engine{epoll: epoll, timer: -1, epoch: time.Now()}
 	for i := range n {
+		target := targets[i%len(targets)]
 		fd, err := connect(target)
 		if err == nil {
 			e.conns = append(e.conns, &conn{fd: fd, index: i, read: make([]byte, 0, readBytes)})
@@ -63,7 +67,7 @@ func Dial(addr string, n int) (*Engine, error) {
 		}
 		if err != nil {
 			e.Close()
-			return nil, fmt.Errorf("connection %d to %s: %w", i, addr, err)
+			return nil, fmt.Errorf("connection %d to %s: %w", i, target, err)
 		}
 	}
 	return e, nil

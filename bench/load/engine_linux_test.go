@@ -43,7 +43,7 @@ func serve(t *testing.T, connections int, delay func()) (*recorder, *Engine) {
 	r := &recorder{keys: map[string]int{}, bodies: map[string]int{}, delay: delay}
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
-	e, err := Dial(strings.TrimPrefix(server.URL, "http://"), connections)
+	e, err := Dial(connections, strings.TrimPrefix(server.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestClosedConnectionIsAFailure(t *testing.T) {
 		_, _ = c.Read(make([]byte, 4096))
 		_ = c.Close()
 	}()
-	e, err := Dial(listener.Addr().String(), 1)
+	e, err := Dial(1, listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,10 +226,10 @@ func TestClosedConnectionIsAFailure(t *testing.T) {
 
 func TestDialRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := Dial("127.0.0.1:1", 1); err == nil {
+	if _, err := Dial(1, "127.0.0.1:1"); err == nil {
 		t.Fatal("connected to nobody")
 	}
-	if _, err := Dial("localhost", 1); err == nil {
+	if _, err := Dial(1, "localhost"); err == nil {
 		t.Fatal("an address without port was taken")
 	}
 }
@@ -252,7 +252,7 @@ func TestLargeBodiesAreWrittenInParts(t *testing.T) {
 		_, _ = w.Write(got) //nolint:gosec // No browser reads it.
 	}))
 	t.Cleanup(server.Close)
-	e, err := Dial(strings.TrimPrefix(server.URL, "http://"), n)
+	e, err := Dial(n, strings.TrimPrefix(server.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,68 +121,113 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.E
 	return nil
 }
 
-// commitLocked locks the auction, brings what is remembered of it up to date, locks the accounts, decides and writes. It
+// commitLocked locks the auction and the accounts, brings what is remembered of the auction up to date, decides and writes. It
 // also returns what is to be remembered. Where somebody else has locked the auction it returns a [command.BlockedError].
+//
+// Bids take two round trips: one for all locks and what is read under them, and one for what is written, with COMMIT. Who is to be
+// settled with is known only from what was read.
 func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known, want auction.Want, aside *setAside,
 	nonce int64, decide func(*auction.Unit),
 ) (*speculation.Known, error) {
-	known, err := s.lock(ctx, tx, id, known)
-	if isLockTimeout(err) {
-		return known, s.db.blocked.add(auctionRowKind, id.String())
+	accounts := slices.Clone(want.Bidders)
+	locks := &bookLock{aside: aside, accounts: slices.Clone(accounts), keys: want.Keys}
+	asked, along := time.Now(), locks
+	if want.Settling != nil {
+		along = nil
 	}
+	known, err := s.lock(ctx, tx, id, known, along)
 	if err != nil {
 		return known, err
 	}
-	accounts := slices.Clone(want.Bidders)
 	if want.Settling != nil {
 		accounts = append(accounts, want.Settling(known.State)...)
+		locks.accounts = slices.Clone(accounts)
+		asked = time.Now()
+		var b pgx.Batch
+		locks.queue(ctx, tx, &b)
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
+			return known, err
+		}
 	}
-	asked := time.Now()
-	book, keys, err := lockBookAside(ctx, tx, aside, accounts, nil, want.Keys)
+	book, keys, err := locks.book(ctx, tx)
 	if err != nil {
 		return known, err
 	}
 	noteUnrecorded(tx, keys)
 	s.db.spec.Clock.Learned(book.Now(), asked, time.Now())
-	was, revision, round, end := known.Auction.Version, newID(), known.Auction.CurrentRound, known.End()
+	w := auctionWrite{was: known.Auction.Version, revision: newID(), nonce: nonce, round: known.Auction.CurrentRound, end: known.End()}
 	known.Begin(book)
 	known.LoadHolds(accounts)
 	u := &auction.Unit{State: known.State, Keys: idempotency.NewBatch(keys)}
 	decide(u)
 
+	if want.Settling == nil && len(known.ChangedRounds()) == 0 {
+		err = s.saveRaises(ctx, tx, known, u, w)
+	} else {
+		err = s.saveRounds(ctx, tx, known, u, want.Settling != nil, w)
+	}
+	s.db.spec.Keys.Note(u.Keys.Fresh())
+	if err == nil && known.Changed() {
+		// Should the transaction not commit after all, the revision is one that nobody ever sees, and everything is read again.
+		known.Revision = w.revision
+	}
+	return known, err
+}
+
+// auctionWrite is what the guards of a write compare, and what it writes beside what was decided.
+type auctionWrite struct {
+	was      int64 // the version that was read
+	revision uuid.UUID
+	nonce    int64
+	round    int       // the number of the round that was read
+	end      time.Time // of that round
+}
+
+// saveRaises writes bids that changed no round, and commits. The database's clock has the last word: this process may have been stopped
+// since it read that.
+func (s *Auctions) saveRaises(ctx context.Context, tx pgx.Tx, known *speculation.Known, u *auction.Unit, w auctionWrite) error {
 	var b pgx.Batch
-	saveBook(&b, book.Changes(), countedWrites)
-	if want.Settling != nil {
+	saveBook(&b, known.Book.Changes(), guardedWrites)
+	if a := known.Auction; known.Changed() {
+		b.Queue(raiseAuction, a.ID, w.was, known.Revision, a.TotalBids, a.Seq, a.Version, w.revision, w.end)
+	}
+	saveBids(&b, known.State, w.nonce, guardedWrites, s.db.raising())
+	saveAudit(&b, u.Audit, known.Book.Now())
+	saveKeys(&b, u.Keys.Fresh(), known.Book.Now(), guardedWrites)
+	return finish(ctx, tx, &b, crashpoint.AuctionBeforeCommit, errStale) // By the clock, for example.
+}
+
+// saveRounds writes what changes more than bids do: rounds, their winners, the auction's status. It leaves COMMIT to the caller.
+func (s *Auctions) saveRounds(ctx context.Context, tx pgx.Tx, known *speculation.Known, u *auction.Unit, settles bool, w auctionWrite) error {
+	var b pgx.Batch
+	saveBook(&b, known.Book.Changes(), countedWrites)
+	if settles {
 		if err := pgkit.Send(ctx, tx, &b); err != nil {
-			return known, err
+			return err
 		}
 		b = pgx.Batch{}
 		crashpoint.Hit(crashpoint.AuctionSettle)
 	}
 	if len(known.Placed) > 0 {
 		// This process may have been stopped since it read the clock.
-		if known.Auction.CurrentRound != round {
+		end := w.end
+		if known.Auction.CurrentRound != w.round {
 			end = known.End() // The batch has opened the round that it bids in.
 		}
 		expectRows(b.Queue(beforeEnd, end), 1, errStale)
 	}
 	if known.Changed() {
-		saveAuction(&b, known, was, revision)
+		saveAuction(&b, known, w.was, w.revision)
 	}
-	saveBids(&b, known.State, nonce, countedWrites, s.db.raising())
+	saveBids(&b, known.State, w.nonce, countedWrites, s.db.raising())
 	saveOutcome(&b, known.State)
-	saveAudit(&b, u.Audit, book.Now())
-	saveKeys(&b, u.Keys.Fresh(), book.Now(), countedWrites)
-	s.db.spec.Keys.Note(u.Keys.Fresh())
+	saveAudit(&b, u.Audit, known.Book.Now())
+	saveKeys(&b, u.Keys.Fresh(), known.Book.Now(), countedWrites)
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return known, err
+		return err
 	}
 	crashpoint.Hit(crashpoint.AuctionBeforeCommit)
-	if known.Changed() {
-		// Should the transaction not commit after all, the revision is one that nobody ever sees, and everything is read again.
-		known.Revision = revision
-	}
-	return known, nil
+	return nil
 }
 
 // beforeEnd has a row as long as the database's clock does not show the given time.
@@ -201,36 +246,63 @@ const (
 		WHERE auction = $1 AND seq >= $2 AND (seq = $2 OR seq > $3) ORDER BY seq`
 )
 
-// lock is lockAuction that notes where another process has changed what this one remembers.
-func (s *Auctions) lock(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known) (*speculation.Known, error) {
-	if known == nil || !known.Settled {
-		return lockAuction(ctx, tx, id, known)
+// lock is lockAuction that notes where another process has changed what this one remembers, or has locked the auction.
+func (s *Auctions) lock(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known, along *bookLock) (*speculation.Known, error) {
+	var was uuid.UUID
+	settled := known != nil && known.Settled
+	if settled {
+		was = known.Revision
 	}
-	was := known.Revision
-	known, err := lockAuction(ctx, tx, id, known)
-	if err == nil && known.Revision != was {
-		s.db.shared.met(known.Auction.Topic())
+	known, locked, err := lockAuction(ctx, tx, id, known, along)
+	switch {
+	case !locked && isLockTimeout(err):
+		return known, s.db.blocked.add(auctionRowKind, id.String())
+	case err == nil && settled:
+		if known.Shared = known.Revision != was; known.Shared {
+			s.db.shared.met(known.Auction.Topic())
+		}
 	}
 	return known, err
 }
 
 // lockAuction waits for its turn and returns the auction as it then stands. Each statement of a round trip has its own
-// snapshot, so those after the lock see what the lock's earlier holder committed.
-func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known) (*speculation.Known, error) {
-	var b pgx.Batch
+// snapshot, so those after the lock see what the lock's earlier holder committed. Behind them travel those that lock accounts; nil: none.
+// Where another process was found to work on the auction, too, what that has done since is asked for along. locked says whether the
+// auction's row was had.
+func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculation.Known, along *bookLock) (_ *speculation.Known, locked bool, _ error) {
+	var (
+		b    pgx.Batch
+		read auctionReading
+		news []speculation.LastBid
+	)
 	b.Queue(waitBriefly)
-	row, err := readAuction(ctx, tx, &b, lockAuctionRow, id)
+	read.queue(&b, lockAuctionRow, id)
+	asked := known != nil && known.Settled && known.Shared && known.Last.Seq > 0
+	if asked {
+		b.Queue(selectNewBids, id, known.Last.Seq, known.Auction.Seq).Query(collect(&news, pgx.RowToStructByPos[speculation.LastBid]))
+	}
+	if along != nil {
+		along.queue(ctx, tx, &b)
+	}
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
+		return known, len(read.found) > 0, err
+	}
+	row, err := read.auction(id)
 	if err != nil {
-		return known, err
+		return known, false, err
 	}
 	if known != nil && known.Revision == row.revision && known.Auction.Version == row.Version {
 		known.Settled = true // All that it rests on is committed.
-		return known, nil
+		return known, true, nil
 	}
-	if known != nil && known.Settled {
-		caught, err := catchUp(ctx, tx, known, row)
-		if caught || err != nil {
-			return known, err
+	if known != nil && known.Settled && canCatchUp(known, row) {
+		if !asked {
+			if news, err = pgkit.Rows(ctx, tx, pgx.RowToStructByPos[speculation.LastBid], selectNewBids, id, known.Last.Seq, known.Auction.Seq); err != nil {
+				return known, true, err
+			}
+		}
+		if catchUp(known, row, news) {
+			return known, true, nil
 		}
 	}
 	var (
@@ -241,29 +313,25 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculatio
 	b.Queue(selectStanding, id).Query(collect(&bids, pgx.RowToStructByPos[auction.Bid]))
 	b.Queue(selectLastBid, id, row.Seq).Query(collect(&last, pgx.RowToStructByPos[speculation.LastBid]))
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return known, err
+		return known, true, err
 	}
 	known = &speculation.Known{State: auction.NewState(&row.Auction, bids), Revision: row.revision, Settled: true}
 	if len(last) > 0 {
 		known.Last = last[0]
 	}
-	return known, nil
+	return known, true, nil
 }
 
-// catchUp applies the bids that another process placed since, which is all that can have happened within one open round.
-// It reports false, and has changed nothing, where more happened, or where the last bid that is remembered is not the
-// database's: then a failover lost it.
-func catchUp(ctx context.Context, tx pgx.Tx, known *speculation.Known, row *auctionRow) (bool, error) {
-	last := known.Last
-	if last.Seq == 0 || known.Auction.Status != row.Status || known.Auction.CurrentRound != row.CurrentRound || row.Version < known.Auction.Version {
-		return false, nil
-	}
-	placed, err := pgkit.Rows(ctx, tx, pgx.RowToStructByPos[speculation.LastBid], selectNewBids, row.ID, last.Seq, known.Auction.Seq)
-	if err != nil {
-		return false, err
-	}
-	if len(placed) == 0 || !placed[0].Is(&last) {
-		return false, nil
+// canCatchUp reports whether bids are all that can have happened since: nothing else does within one open round.
+func canCatchUp(known *speculation.Known, row *auctionRow) bool {
+	return known.Last.Seq > 0 && known.Auction.Status == row.Status && known.Auction.CurrentRound == row.CurrentRound && row.Version >= known.Auction.Version
+}
+
+// catchUp applies the bids that another process placed since. They begin with the last one that is remembered; where that is not the
+// database's, a failover lost it, and nothing is changed.
+func catchUp(known *speculation.Known, row *auctionRow, placed []speculation.LastBid) bool {
+	if len(placed) == 0 || !placed[0].Is(&known.Last) {
+		return false
 	}
 	bids := make([]auction.Bid, len(placed)-1)
 	for i := range bids {
@@ -271,7 +339,7 @@ func catchUp(ctx context.Context, tx pgx.Tx, known *speculation.Known, row *auct
 	}
 	known.CatchUp(&row.Auction, bids)
 	known.Revision, known.Last = row.revision, placed[len(placed)-1]
-	return true, nil
+	return true
 }
 
 // auctionRow is an auction as it lies in its table.

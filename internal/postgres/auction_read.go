@@ -17,7 +17,7 @@ const selectAuction = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1`
 func (s *Auctions) Auction(ctx context.Context, id uuid.UUID) (*auction.Auction, error) {
 	var a *auctionRow
 	err := s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
-		a, err = readAuction(ctx, tx, &pgx.Batch{}, selectAuction, id)
+		a, err = readAuction(ctx, tx, id)
 		return err
 	})
 	if err != nil {
@@ -26,22 +26,36 @@ func (s *Auctions) Auction(ctx context.Context, id uuid.UUID) (*auction.Auction,
 	return &a.Auction, nil
 }
 
-// readAuction reads an auction's row by a statement, and its rounds, behind what the batch has already.
-func readAuction(ctx context.Context, tx pgx.Tx, b *pgx.Batch, statement string, id uuid.UUID) (*auctionRow, error) {
+// readAuction reads an auction's row and its rounds.
+func readAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID) (*auctionRow, error) {
 	var (
-		found  []auctionRow
-		rounds []auction.Round
+		b    pgx.Batch
+		read auctionReading
 	)
-	b.Queue(statement, id).Query(collect(&found, scanAuction))
-	b.Queue(selectRounds, id).Query(collect(&rounds, scanRound))
-	if err := pgkit.Send(ctx, tx, b); err != nil {
+	read.queue(&b, selectAuction, id)
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return nil, err
 	}
-	if len(found) == 0 {
+	return read.auction(id)
+}
+
+// auctionReading is an auction's row, by a statement, and its rounds.
+type auctionReading struct {
+	found  []auctionRow
+	rounds []auction.Round
+}
+
+func (r *auctionReading) queue(b *pgx.Batch, statement string, id uuid.UUID) {
+	b.Queue(statement, id).Query(collect(&r.found, scanAuction))
+	b.Queue(selectRounds, id).Query(collect(&r.rounds, scanRound))
+}
+
+func (r *auctionReading) auction(id uuid.UUID) (*auctionRow, error) {
+	if len(r.found) == 0 {
 		return nil, &auction.NotFoundError{ID: id}
 	}
-	found[0].Rounds = rounds
-	return &found[0], nil
+	r.found[0].Rounds = r.rounds
+	return &r.found[0], nil
 }
 
 // Auctions implements [auction.Reader].
@@ -72,7 +86,7 @@ const (
 func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit int) (places []auction.Ranked, round int, err error) {
 	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		places = nil
-		a, err := readAuction(ctx, tx, &pgx.Batch{}, selectAuction, id)
+		a, err := readAuction(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -143,7 +157,7 @@ func (s *Auctions) AccountBids(ctx context.Context, account string, after int64,
 // Floor implements [auction.Reader].
 func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err error) {
 	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		a, err := readAuction(ctx, tx, &pgx.Batch{}, selectAuction, id)
+		a, err := readAuction(ctx, tx, id)
 		if err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func TestBidsSentAhead(t *testing.T) {
 			known = here.remembered(id)
 		}
 		if err := here.db.run(t.Context(), "compare", func(ctx context.Context, tx pgx.Tx) error {
-			fresh, err := lockAuction(ctx, tx, id, nil)
+			fresh, _, err := lockAuction(ctx, tx, id, nil, nil)
 			if err == nil && standing(fresh.State) != standing(known.State) {
 				t.Errorf("remembered is %s\nthere is %s", standing(known.State), standing(fresh.State))
 			}

@@ -90,22 +90,30 @@ func TestABidThatIsWrittenTooLateIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, database(t))
 	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann")
-	id := h.open(func(c *auction.Create) { c.Rounds[0].Duration = time.Second })
-	var refusal error
-	want := auction.Want{Bidders: []string{"ann"}, Settling: func(*auction.State) []string { return nil }}
-	err := h.store.Commit(t.Context(), id, want, func(u *auction.Unit) {
-		// On a machine that stalls, the first decision may be late already.
-		if _, refusal = auction.Decide(u.State, auction.PlaceBid{Account: "ann", Amount: 5}); refusal != nil {
-			return
-		}
-		testwait.Eventually(t, patience, "the round is over", func() bool {
-			return ask[bool](t, h.db, `SELECT clock_timestamp() >= ends_at FROM auction_rounds WHERE auction = $1 AND round = 1`, id)
+	for _, c := range []struct {
+		name     string
+		settling func(*auction.State) []string
+	}{
+		{name: "bids alone"},
+		{"a batch that may settle", func(*auction.State) []string { return nil }},
+	} {
+		id := h.open(func(c *auction.Create) { c.Rounds[0].Duration = time.Second })
+		h.store.memory.Forget() // So that bids, too, take the auction's lock.
+		var refusal error
+		err := h.store.Commit(t.Context(), id, auction.Want{Bidders: []string{"ann"}, Settling: c.settling}, func(u *auction.Unit) {
+			// On a machine that stalls, the first decision may be late already.
+			if _, refusal = auction.Decide(u.State, auction.PlaceBid{Account: "ann", Amount: 5}); refusal != nil {
+				return
+			}
+			testwait.Eventually(t, patience, "the round is over", func() bool {
+				return ask[bool](t, h.db, `SELECT clock_timestamp() >= ends_at FROM auction_rounds WHERE auction = $1 AND round = 1`, id)
+			})
 		})
-	})
-	if err != nil || !errors.Is(refusal, auction.ErrNotActive) {
-		t.Errorf("committed: %v; decided at last: %v", err, refusal)
-	}
-	if n := ask[int](t, h.db, `SELECT count(*) FROM auction_bids WHERE auction = $1`, id); n != 0 {
-		t.Errorf("%d bids were written after the end", n)
+		if err != nil || !errors.Is(refusal, auction.ErrNotActive) {
+			t.Errorf("%s: committed: %v; decided at last: %v", c.name, err, refusal)
+		}
+		if n := ask[int](t, h.db, `SELECT count(*) FROM auction_bids WHERE auction = $1`, id); n != 0 {
+			t.Errorf("%s: %d bids were written after the end", c.name, n)
+		}
 	}
 }

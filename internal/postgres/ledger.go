@@ -84,15 +84,15 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 
 	var b pgx.Batch
 	c := book.Changes()
-	saveBook(&b, c, countedWrites)
+	saveBook(&b, c, guardedWrites)
 	saveAudit(&b, unit.Audit, book.Now())
-	saveKeys(&b, unit.Keys.Fresh(), book.Now(), countedWrites)
+	saveKeys(&b, unit.Keys.Fresh(), book.Now(), guardedWrites)
 	l.note(unit.Keys.Fresh(), c.References)
-	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return err
+	surprise := errLostRow
+	if len(c.CreatedAccounts) > 0 { // Another process may have made one since we looked.
+		surprise = errStale
 	}
-	crashpoint.Hit(crashpoint.LedgerBeforeCommit)
-	return nil
+	return finish(ctx, tx, &b, crashpoint.LedgerBeforeCommit, surprise)
 }
 
 // setHoldsAside does without holds that somebody else has locked: those that are known to be, and, in a run after one that waited
@@ -184,17 +184,6 @@ func (l *Ledger) note(fresh []idempotency.Record, references []ledger.Referenced
 
 // referenceKey is how a reference is remembered among the keys. No key has an empty method.
 func referenceKey(reference string) idempotency.ID { return idempotency.NewID("", "", "", reference) }
-
-// finish writes and commits in one round trip. A binary that is built to be killed takes two, so that it can be killed
-// in between.
-func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string) error {
-	if !crashpoint.Enabled {
-		return sendAndCommit(ctx, tx, b)
-	}
-	err := pgkit.Send(ctx, tx, b)
-	crashpoint.Hit(place)
-	return err
-}
 
 // holdOwners finds the accounts of holds. It runs before any lock, which is safe because a hold never changes owner;
 // its state is read again under the owner's lock.
@@ -292,89 +281,119 @@ func lockBook(ctx context.Context, tx pgx.Tx, accounts []string, keys []idempote
 func lockBookAside(
 	ctx context.Context, tx pgx.Tx, aside *setAside, accounts []string, holds []uuid.UUID, keys []idempotency.ID, references ...string,
 ) (*ledger.Book, []idempotency.Record, error) {
-	var (
-		b       pgx.Batch
-		known   []idempotency.Record
-		now     time.Time
-		acc     []ledger.Account
-		held    []ledger.Hold
-		present []string
-		taken   []ledger.Referenced
-		blocked = map[string]*command.BlockedError{}
-	)
-	if aside != nil {
-		aside.begin(tx)
-	}
-	if len(accounts) > 0 {
-		slices.Sort(accounts)
-		accounts = slices.Compact(accounts)
-		if aside != nil {
-			accounts = slices.DeleteFunc(slices.Clone(accounts), func(id string) bool {
-				if reason := aside.find(accountRow, id); reason != nil {
-					blocked[id] = reason
-				}
-				return blocked[id] != nil
-			})
-		}
-		if lazy, ok := tx.(*lockingTx); ok {
-			lazy.lock(accounts)
-			lazy.accounts.Settle(ctx, accounts)
-		}
-		b.Queue(waitBriefly)
-		lock := lockAccounts
-		if aside != nil && aside.skip {
-			lock = lockFreeAccounts
-			b.Queue(selectPresent, accounts).Query(collect(&present, pgx.RowTo[string]))
-		}
-		b.Queue(lock, accounts).Query(collect(&acc, scanAccount))
-	}
-	if len(holds) > 0 {
-		b.Queue(selectHolds, holds).Query(collect(&held, pgx.RowToStructByPos[ledger.Hold]))
-	}
-	if len(references) > 0 {
-		b.Queue(selectReferences, references).Query(collect(&taken, pgx.RowToStructByPos[ledger.Referenced]))
-	}
-	loadKeys(&b, keys, &known)
-	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	l := bookLock{aside: aside, accounts: accounts, holds: holds, keys: keys, references: references}
+	var b pgx.Batch
+	l.queue(ctx, tx, &b)
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return nil, nil, err
 	}
-	book := ledger.NewBook(now, newID)
-	for _, a := range acc {
-		book.LoadAccount(a)
+	return l.book(ctx, tx)
+}
+
+// bookLock is lockBookAside in two parts, so that its statements can travel behind others.
+type bookLock struct {
+	aside      *setAside // may be nil
+	accounts   []string  // is changed
+	holds      []uuid.UUID
+	keys       []idempotency.ID
+	references []string
+
+	// What was read.
+	known   []idempotency.Record
+	now     time.Time
+	locked  []ledger.Account
+	held    []ledger.Hold
+	present []string
+	taken   []ledger.Referenced
+	blocked map[string]*command.BlockedError
+}
+
+func (l *bookLock) queue(ctx context.Context, tx pgx.Tx, b *pgx.Batch) {
+	l.blocked = map[string]*command.BlockedError{}
+	if l.aside != nil {
+		l.aside.begin(tx)
 	}
-	for _, id := range present {
-		if _, err := book.Account(id); err != nil {
-			blocked[id] = aside.add(accountRow, id)
+	if len(l.accounts) > 0 {
+		slices.Sort(l.accounts)
+		l.accounts = slices.Compact(l.accounts)
+		if l.aside != nil {
+			l.accounts = slices.DeleteFunc(slices.Clone(l.accounts), func(id string) bool {
+				if reason := l.aside.find(accountRow, id); reason != nil {
+					l.blocked[id] = reason
+				}
+				return l.blocked[id] != nil
+			})
+		}
+		if lazy, ok := tx.(*lockingTx); ok {
+			lazy.lock(l.accounts)
+			lazy.accounts.Settle(ctx, l.accounts)
+		}
+		b.Queue(waitBriefly)
+		lock := lockAccounts
+		if l.aside != nil && l.aside.skip {
+			lock = lockFreeAccounts
+			b.Queue(selectPresent, l.accounts).Query(collect(&l.present, pgx.RowTo[string]))
+		}
+		b.Queue(lock, l.accounts).Query(collect(&l.locked, scanAccount))
+	}
+	if len(l.holds) > 0 {
+		b.Queue(selectHolds, l.holds).Query(collect(&l.held, pgx.RowToStructByPos[ledger.Hold]))
+	}
+	if len(l.references) > 0 {
+		b.Queue(selectReferences, l.references).Query(collect(&l.taken, pgx.RowToStructByPos[ledger.Referenced]))
+	}
+	loadKeys(b, l.keys, &l.known)
+	b.Queue(`SELECT clock_timestamp()`).QueryRow(func(row pgx.Row) error { return row.Scan(&l.now) })
+}
+
+// covers reports whether the accounts are among those that are locked, or set aside.
+func (l *bookLock) covers(accounts []string) bool {
+	for _, id := range accounts {
+		if _, found := slices.BinarySearch(l.accounts, id); !found && l.blocked[id] == nil {
+			return false
 		}
 	}
-	for id, reason := range blocked {
+	return true
+}
+
+// book makes the book of what was read.
+func (l *bookLock) book(ctx context.Context, tx pgx.Tx) (*ledger.Book, []idempotency.Record, error) {
+	book := ledger.NewBook(l.now, newID)
+	for _, a := range l.locked {
+		book.LoadAccount(a)
+	}
+	for _, id := range l.present {
+		if _, err := book.Account(id); err != nil {
+			l.blocked[id] = l.aside.add(accountRow, id)
+		}
+	}
+	for id, reason := range l.blocked {
 		book.SetAside(id, reason)
 	}
-	for _, r := range taken {
+	for _, r := range l.taken {
 		book.LoadReference(r)
 	}
-	if aside != nil {
+	if l.aside != nil {
 		noAccount := func(id string) bool {
 			_, err := book.Account(id)
 			return errors.As(err, new(*ledger.AccountNotFoundError))
 		}
 		noReference := func(reference string) bool { return !book.Referenced(reference) }
-		err := aside.contest(ctx, tx, newAccountRow, accounts, noAccount, book.Contest)
+		err := l.aside.contest(ctx, tx, newAccountRow, l.accounts, noAccount, book.Contest)
 		if err == nil {
-			err = aside.contest(ctx, tx, referenceRow, references, noReference, book.ContestReference)
+			err = l.aside.contest(ctx, tx, referenceRow, l.references, noReference, book.ContestReference)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	for _, h := range held {
+	for _, h := range l.held {
 		book.LoadHold(h)
 	}
 	if lazy, ok := tx.(*lockingTx); ok {
 		lazy.book = book
 	}
-	return book, known, nil
+	return book, l.known, nil
 }
 
 // collect makes a batch callback that appends every row to into.

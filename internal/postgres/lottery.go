@@ -19,8 +19,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// maxInventories is how many campaigns' inventories a process remembers. The largest takes some 25 MB.
-const maxInventories = 64
+// maxPositions bounds the campaigns' inventories that a process remembers: so many positions in all, of 12 bytes each. A campaign
+// counts as emptyPositions more than it has.
+const (
+	maxPositions   = 64_000_000
+	emptyPositions = 100
+)
 
 // Lottery is the lottery's store.
 type Lottery struct {
@@ -28,13 +32,16 @@ type Lottery struct {
 
 	mu          sync.Mutex
 	inventories map[uuid.UUID]*knownInventory
+	positions   int // of all inventories
 }
 
 // knownInventory is a campaign's inventory as this process has left or read it.
 type knownInventory struct {
 	*lottery.Inventory
 
-	last uuid.UUID // the latest sale that it knows: where the database has another, the inventory is read again
+	last     uuid.UUID         // the latest sale that it knows: where the database has another, the inventory is read again
+	campaign *lottery.Campaign // as it was then, of which a guess is made what accounts are needed; nil: none
+	shared   bool              // another process had sold, too, when this one locked the campaign last
 }
 
 var _ lottery.Store = (*Lottery)(nil)
@@ -46,6 +53,7 @@ func NewLottery(db *DB) *Lottery {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		clear(l.inventories)
+		l.positions = 0
 	})
 	return l
 }
@@ -93,35 +101,48 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 	var (
 		inv   *knownInventory
 		aside = setAside{rows: l.db.blocked}
+		wrong = false // what a run guessed that it needs
 	)
 	err = l.db.run(ctx, "lottery", func(ctx context.Context, tx pgx.Tx) error {
 		// What a process remembers leaves the memory for as long as it is worked on: should the transaction fail or
 		// its outcome be unknown, nothing that was changed in vain can come back.
 		inv = l.takeInventory(id)
+		locks := &bookLock{aside: &aside, keys: keys}
+		along := locks
+		if guessed := guess(inv, plan); guessed == nil || wrong {
+			along = nil
+		} else {
+			locks.accounts = guessed
+		}
 		began := time.Now()
-		campaign, err := l.db.lockCampaign(ctx, tx, id, &inv)
+		campaign, news, err := l.db.lockCampaign(ctx, tx, id, &inv, along)
 		waited := time.Since(began)
-		if isLockTimeout(err) {
+		if campaign == nil && isLockTimeout(err) {
 			return l.db.blocked.add(campaignRow, id.String())
 		}
 		if err != nil {
-			return err
+			return aside.met(err)
 		}
 		if err := loadBeacon(ctx, tx, campaign); err != nil {
 			return err
 		}
 		if inv != nil && inv.Sold() != campaign.SoldPositions {
+			inv.shared = true
 			l.db.shared.met(lottery.Topic(id))
 		}
-		if inv, err = bringUpToDate(ctx, tx, campaign, inv); err != nil {
+		if inv, err = bringUpToDate(ctx, tx, campaign, inv, news); err != nil {
 			return err
 		}
 		need := plan(campaign, inv.Inventory)
 		if need.Reread {
-			if inv, err = bringUpToDate(ctx, tx, campaign, nil); err != nil {
+			if inv, err = bringUpToDate(ctx, tx, campaign, nil, nil); err != nil {
 				return err
 			}
 			need = plan(campaign, inv.Inventory)
+		}
+		if along != nil && (need.Result || need.Reread || !locks.covers(need.Accounts)) {
+			wrong = true // Others must be locked, and all of them in order: the next run asks for what it needs when it knows that.
+			return errStale
 		}
 		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv.Inventory, Random: random}, Waited: waited}
 		if need.Result {
@@ -129,7 +150,15 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 				return err
 			}
 		}
-		book, known, err := lockBookAside(ctx, tx, &aside, need.Accounts, nil, keys)
+		if along == nil {
+			var b pgx.Batch
+			locks.accounts = need.Accounts
+			locks.queue(ctx, tx, &b)
+			if err := pgkit.Send(ctx, tx, &b); err != nil {
+				return aside.met(err)
+			}
+		}
+		book, known, err := locks.book(ctx, tx)
 		if err != nil {
 			return aside.met(err)
 		}
@@ -139,6 +168,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 		if n := len(u.State.Purchases); n > 0 {
 			inv.last = u.State.Purchases[n-1].ID
 		}
+		inv.campaign = campaign
 		return aside.met(save(ctx, tx, u))
 	})
 	if err != nil {
@@ -149,13 +179,35 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 	return nil
 }
 
+// guess returns the accounts that a batch needs if it only sells, nil where it may do more or nothing is known.
+func guess(inv *knownInventory, plan func(*lottery.Campaign, *lottery.Inventory) lottery.Need) []string {
+	if inv == nil || inv.campaign == nil {
+		return nil
+	}
+	need := plan(inv.campaign, inv.Inventory)
+	if need.Result || need.Reread {
+		return nil
+	}
+	return need.Accounts
+}
+
 // save writes what was decided. The order follows the defences: money and sales first, the guarded transition of the
 // campaign after them, the one result row, and the records of the keys last.
 func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	st := u.State
 	var b pgx.Batch
+	if !st.Refunded && !st.Sealed && st.Drawn == nil { // It only sells.
+		saveBook(&b, st.Book.Changes(), guardedWrites)
+		savePurchases(&b, st.Purchases, guardedWrites)
+		if st.Changed {
+			saveCampaign(&b, st.Campaign, guardedWrites)
+		}
+		saveAudit(&b, u.Audit, st.Book.Now())
+		saveKeys(&b, u.Keys.Fresh(), st.Book.Now(), guardedWrites)
+		return finish(ctx, tx, &b, crashpoint.LotteryBeforeCommit, errLostRow)
+	}
 	saveBook(&b, st.Book.Changes(), countedWrites)
-	savePurchases(&b, st.Purchases)
+	savePurchases(&b, st.Purchases, countedWrites)
 	if st.Refunded {
 		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
@@ -164,7 +216,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 		crashpoint.Hit(crashpoint.LotteryCancelRefunds)
 	}
 	if st.Changed {
-		saveCampaign(&b, st.Campaign)
+		saveCampaign(&b, st.Campaign, countedWrites)
 	}
 	if st.Sealed {
 		saveSeal(&b, st.Campaign)
@@ -199,21 +251,25 @@ const (
 	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
 	selectLayers    = `SELECT positions, sold, price, 0 FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
 	selectLastSale  = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
+	selectNewSales  = `SELECT id, layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
 	selectResult    = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
 	selectPrizes    = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
 )
 
 // lockCampaign waits for its turn and reads the campaign as it then stands. Each statement of the round trip has its
 // own snapshot, so those after the lock see what the lock's earlier holder committed. It sets known to nil where the latest
-// sale that it knows of is not the database's: a failover has lost it, and others may have been made since.
-func (db *DB) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory) (*lottery.Campaign, error) {
+// sale that it knows of is not the database's: a failover has lost it, and others may have been made since. Behind them travel the
+// statements of along; nil: none. Where another process was found to sell, too, its sales since are asked for along. After an error the
+// campaign is nil where its row was not had.
+func (db *DB) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory, along *bookLock) (*lottery.Campaign, []sale, error) {
 	var (
 		b    pgx.Batch
 		last []uuid.UUID
+		news []sale
 	)
 	rows, err := db.gate.Rows(ctx, tx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	b.Queue(waitBriefly)
 	if rows {
@@ -226,13 +282,30 @@ func (db *DB) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *
 	if remembers {
 		b.Queue(selectLastSale, id, (*known).Sold()).Query(collect(&last, pgx.RowTo[uuid.UUID]))
 	}
-	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return nil, err
+	if *known != nil && (*known).shared {
+		b.Queue(selectNewSales, id, (*known).Sold()).Query(collect(&news, pgx.RowToStructByPos[sale]))
 	}
-	if remembers && !slices.Equal(last, []uuid.UUID{(*known).last}) {
-		*known = nil
+	if along != nil {
+		along.queue(ctx, tx, &b)
 	}
-	return read()
+	err = pgkit.Send(ctx, tx, &b)
+	campaign, missing := read()
+	switch {
+	case err != nil:
+		return campaign, nil, err
+	case missing != nil:
+		return nil, nil, missing
+	case remembers && !slices.Equal(last, []uuid.UUID{(*known).last}):
+		*known, news = nil, nil
+	}
+	return campaign, news, nil
+}
+
+// sale is what an inventory needs to know of a purchase.
+type sale struct {
+	ID             uuid.UUID
+	Layer, Ordinal int
+	Account        string
 }
 
 // queueCampaign queues the reads of a campaign's row, by a statement, and of its parts. The function that it returns makes the campaign of what was read.
@@ -257,24 +330,33 @@ func queueCampaign(b *pgx.Batch, statement string, id uuid.UUID) func() (*lotter
 	}
 }
 
-// bringUpToDate applies the sales that an inventory has not seen. known is nil for a campaign that this process does
-// not remember.
-func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *knownInventory) (*knownInventory, error) {
+// bringUpToDate applies the sales that an inventory has not seen; news are those that were read along with the campaign. known is nil for
+// a campaign that this process does not remember.
+func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *knownInventory, news []sale) (*knownInventory, error) {
 	if known == nil {
 		known = &knownInventory{Inventory: lottery.NewInventory(c.Layers)}
 	}
 	if known.Sold() == c.SoldPositions {
+		known.shared = false
 		return known, nil
 	}
-	const newSales = `SELECT id, layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
-	rows, err := tx.Query(ctx, newSales, c.ID, known.Sold())
+	sell := func(s *sale) {
+		known.Sell(s.Layer, s.Ordinal, s.Account)
+		known.last = s.ID
+	}
+	if len(news) == c.SoldPositions-known.Sold() {
+		for i := range news {
+			sell(&news[i])
+		}
+		return known, nil
+	}
+	rows, err := tx.Query(ctx, selectNewSales, c.ID, known.Sold())
 	if err != nil {
 		return nil, err
 	}
-	var layer, ordinal int
-	var account string
-	if _, err := pgx.ForEachRow(rows, []any{&known.last, &layer, &ordinal, &account}, func() error {
-		known.Sell(layer, ordinal, account)
+	var s sale
+	if _, err := pgx.ForEachRow(rows, []any{&s.ID, &s.Layer, &s.Ordinal, &s.Account}, func() error {
+		sell(&s)
 		return nil
 	}); err != nil {
 		return nil, err
@@ -297,8 +379,16 @@ func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.See
 func (l *Lottery) takeInventory(id uuid.UUID) *knownInventory {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.dropInventory(id)
+}
+
+// dropInventory forgets an inventory, where there is one. The caller holds the mutex.
+func (l *Lottery) dropInventory(id uuid.UUID) *knownInventory {
 	inv := l.inventories[id]
-	delete(l.inventories, id)
+	if inv != nil {
+		l.positions -= emptyPositions + inv.Positions()
+		delete(l.inventories, id)
+	}
 	return inv
 }
 
@@ -308,13 +398,17 @@ func (l *Lottery) keepInventory(id uuid.UUID, inv *knownInventory) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.dropInventory(id)
+	l.inventories[id] = inv
+	l.positions += emptyPositions + inv.Positions()
 	for other := range l.inventories {
-		if len(l.inventories) < maxInventories {
+		if l.positions <= maxPositions {
 			break
 		}
-		delete(l.inventories, other) // Any one: it is read again when it is needed.
+		if other != id {
+			l.dropInventory(other) // Any one: it is read again when it is needed.
+		}
 	}
-	l.inventories[id] = inv
 }
 
 // newRandom returns a source of uniform integers that nobody can foretell: ChaCha8 with a seed from the system.

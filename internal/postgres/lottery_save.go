@@ -30,9 +30,13 @@ const (
 		WHERE id = $1 AND version = $2 - 1
 			AND ($3 NOT IN ('drawing', 'completed') OR (status || '' IN ('active', 'drawing') AND $4 = total_positions))
 			AND ($3 <> 'active' OR status || '' IN ('pending', 'active'))
-			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active') OR (status || '' = 'drawing' AND witnesses > 0))`
+			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active') OR (status || '' = 'drawing' AND witnesses > 0)) RETURNING 1`
+	guardedUpdateCampaign = `WITH written AS (` + updateCampaign + `)
+		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
 	sellLayers = `UPDATE campaign_layers AS l SET sold = l.sold + n.sold
-		FROM unnest($2::integer[], $3::integer[]) AS n (layer, sold) WHERE l.campaign = $1 AND l.layer = n.layer`
+		FROM unnest($2::integer[], $3::integer[]) AS n (layer, sold) WHERE l.campaign = $1 AND l.layer = n.layer RETURNING 1`
+	guardedSellLayers = `WITH written AS (` + sellLayers + `)
+		SELECT 1 / (count(*) = $4::bigint)::integer FROM written`
 	insertDraw = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, $2, $3, $4)`
 
 	// Without a time it is the database's.
@@ -52,7 +56,7 @@ func saveNewCampaign(b *pgx.Batch, n lottery.NewCampaign) {
 	expectRows(b.Queue(insertSeed, c.ID, n.Seed[:]), 1, errLostRow)
 }
 
-func savePurchases(b *pgx.Batch, purchases []lottery.Purchase) {
+func savePurchases(b *pgx.Batch, purchases []lottery.Purchase, how writes) {
 	n := len(purchases)
 	if n == 0 {
 		return
@@ -74,13 +78,13 @@ func savePurchases(b *pgx.Batch, purchases []lottery.Purchase) {
 	for layer, count := range sold {
 		touched, by = append(touched, layer), append(by, count)
 	}
-	expectRows(b.Queue(sellLayers, purchases[0].Campaign, touched, by), len(sold), errLostRow)
+	how.queue(b, sellLayers, guardedSellLayers, len(sold), errLostRow, purchases[0].Campaign, touched, by)
 }
 
 // saveCampaign writes the campaign's row from the version that was read under the lock.
-func saveCampaign(b *pgx.Batch, c *lottery.Campaign) {
-	expectRows(b.Queue(updateCampaign, c.ID, c.Version, c.Status, c.SoldPositions, c.PublishedAt, c.DrawStartedAt,
-		c.CompletedAt, c.CancelledAt), 1, errLostRow)
+func saveCampaign(b *pgx.Batch, c *lottery.Campaign, how writes) {
+	how.queue(b, updateCampaign, guardedUpdateCampaign, 1, errLostRow, c.ID, c.Version, c.Status, c.SoldPositions, c.PublishedAt, c.DrawStartedAt,
+		c.CompletedAt, c.CancelledAt)
 }
 
 func saveDraw(b *pgx.Batch, d *lottery.Draw) error {

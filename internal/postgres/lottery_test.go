@@ -82,6 +82,19 @@ func (v venue) remembered(id uuid.UUID) (sold int, ok bool) {
 	return inv.Sold(), true
 }
 
+// TestAProcessThatGuessesWrong has a process lock what a sale needs by what it remembers of a campaign, while another one has sold
+// meanwhile: a position, so that it has to catch up, and then all but the last one, so that its sale is also the draw.
+func TestAProcessThatGuessesWrong(t *testing.T) {
+	t.Parallel()
+	one, url := newVenue(t, lottery.Options{})
+	two := enter(t, url, lottery.Options{})
+	id := one.create(t, 3)
+	for _, v := range []venue{one, two, one, two, two, one} { // Of six positions.
+		v.must(t, id, lottery.Buy{Account: "ann"})
+	}
+	checkDrawn(t, two, id)
+}
+
 // checkDrawn recomputes the campaign's draw from what anybody can read.
 func checkDrawn(t *testing.T, v venue, id uuid.UUID) *lottery.Draw {
 	t.Helper()

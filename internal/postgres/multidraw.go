@@ -233,7 +233,7 @@ func (m *Multidraws) Checkpoint(ctx context.Context, c *multidraw.Checkpoint) er
 				wrote = tag.RowsAffected()
 				return nil
 			})
-		if err := finish(ctx, tx, &b, crashpoint.MultidrawBeforeCheckpoint); err != nil || wrote == 1 {
+		if err := finish(ctx, tx, &b, crashpoint.MultidrawBeforeCheckpoint, errLostRow); err != nil || wrote == 1 {
 			return err
 		}
 		return m.fenced(ctx, c)

@@ -265,7 +265,7 @@ func hotStatements() []string {
 	return []string{
 		guardedUpdateAccounts, guardedInsertAccounts, updateAccounts, insertTransfers, insertHolds, insertKeys, lockAccounts, selectAccounts,
 		selectHolds, selectKeys, updateHolds, raiseAuction, guardAuction, guardSameAccounts, guardedRaiseUnique, guardedRaiseStanding,
-		insertStanding, insertBids, lockAuctionRow, selectRounds, insertPurchases, sellLayers, updateCampaign, lockCampaignRow,
+		insertStanding, insertBids, lockAuctionRow, selectRounds, insertPurchases, guardedSellLayers, guardedUpdateCampaign, lockCampaignRow,
 		claimDue(), concludePublications, selectEvents, accountSources,
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -125,6 +126,21 @@ func noteUnrecorded(tx pgx.Tx, known []idempotency.Record) {
 // sendAndCommit sends the last statements of a transaction that [DB.run] runs, and COMMIT with them: see [pgkit.Tx.SendAndCommit].
 func sendAndCommit(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 	return tx.(*lockingTx).SendAndCommit(ctx, b) //nolint:errcheck // It is one.
+}
+
+// finish is sendAndCommit for statements with guards, one of which refuses by surprise. A binary that is built to be killed
+// takes two round trips, so that it can be killed in between.
+func finish(ctx context.Context, tx pgx.Tx, b *pgx.Batch, place string, surprise error) (err error) {
+	if crashpoint.Enabled {
+		err = pgkit.Send(ctx, tx, b)
+		crashpoint.Hit(place)
+	} else {
+		err = sendAndCommit(ctx, tx, b)
+	}
+	if pgkit.Code(err) == pgkit.DivisionByZero {
+		return fmt.Errorf("%w: %w", surprise, err)
+	}
+	return err
 }
 
 // lock notes in the cache that this transaction locks accounts, each of them once.

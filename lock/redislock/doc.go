@@ -30,7 +30,7 @@
 // Requests of one process for one key form a group while there are several, if each wants only this key and its owner nothing else.
 // One of them stands in line for all. Whoever of them releases the lock passes it on to the next by one script, which checks the holder's
 // lease and gives a new token. While others are in line this goes on for a turn: for those that waited when it began, 20 ms at
-// most. A request behind which nothing has moved for 100 ms, or that has waited for a second, comes into line itself.
+// most. Where all that are in line stand for four requests or more, a turn has up to three rounds of these. A request behind which nothing has moved for 100 ms, or that has waited for a second, comes into line itself.
 //
 // The requests in Redis tell who waits for whom. The scripts only notice that an owner may wait for itself, by following those
 // whom it waits for. Then the process reads the whole graph, in one script, and package lock's [lock.Graph] chooses the

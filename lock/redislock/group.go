@@ -20,14 +20,18 @@ const (
 	// turnFor and maxTurn bound for how long, and how often, a process passes a lock on while others are in line.
 	turnFor = 20 * time.Millisecond
 	maxTurn = 64
+	// maxRounds bounds how often each request of a group has the lock in a turn, and leastCrowd is how many requests all groups must have
+	// that want the lock, for this to be more than once. Those of a smaller one would not be back in time to have it as often as others.
+	maxRounds  = 3
+	leastCrowd = 4
 	// manyGroups is how many groups there are at least before those are looked for that nobody needs.
 	manyGroups = 1024
 )
 
 // group is the simple requests of this process for one key, while there are several. One of them asks Redis for all, or stands in
 // line for all; those behind it wait here. Whoever of them holds the lock and releases it passes it on to the next one by a script
-// that checks the holder's lease and gives a new token. This goes on for a turn: until all have had the lock that waited when it began.
-// Then those in line go first, and the next one here gets in line, by the same script.
+// that checks the holder's lease and gives a new token. This goes on for a turn: until all have had the lock that waited when it began,
+// or as often as that for some rounds. Then those in line go first, and the next one here gets in line, by the same script.
 //
 // A group may be forgotten at any time: then its requests, each of which waits here for no longer than localFor, ask by themselves.
 // The backend's mutex guards it.
@@ -48,9 +52,22 @@ type turn struct {
 	lined  bool        // it is in line
 }
 
-// begin begins a turn.
-func (g *group) begin(holder string, now time.Time) {
-	g.holder, g.moved, g.begun, g.members = holder, now, now, min(len(g.waiting), maxTurn)
+// begin begins a turn, while others are in line.
+func (g *group) begin(holder string, now time.Time, others crowds) {
+	size := len(g.waiting) + 1
+	g.holder, g.moved, g.begun, g.members = holder, now, now, min(others.rounds(size)*size-1, maxTurn)
+}
+
+// crowds tells how many requests the groups have for which others stand in line: the fewest, and the most.
+type crowds struct{ least, most int64 }
+
+// rounds is how many a turn has of a group of some size. All groups find the same number, so that no request has the lock more often
+// than others. The end of a turn costs as much as passing the lock on eight times, since another process has to wake up.
+func (c crowds) rounds(size int) int {
+	if min(c.least, int64(size)) < leastCrowd {
+		return 1
+	}
+	return int(max(1, min(maxRounds, maxTurn/max(c.most, int64(size)))))
 }
 
 // simple reports whether a request may wait behind others of its process: it is not in anybody's way, since its owner holds nothing.
@@ -108,7 +125,7 @@ func (b *Backend) answered(w *waiter, granted bool) {
 	}
 	switch {
 	case granted && (w.contends || len(g.waiting) > 0):
-		g.begin(w.request.ID, time.Now())
+		g.begin(w.request.ID, time.Now(), w.others)
 		if !asked { // It was in line for itself alone.
 			g.members = 0
 		}
@@ -258,6 +275,7 @@ func (b *Backend) next(id, key string) (w *waiter, yields bool) {
 	g.passing, g.moved = true, time.Now()
 	w = b.first(g)
 	b.waiters[w.request.ID] = w // It may come into line, and be granted the lock by others, before we are answered.
+	w.crowd = len(g.waiting) + 1
 	return w, g.members == 0 || g.moved.Sub(g.begun) > b.turnFor
 }
 
@@ -266,7 +284,7 @@ func (b *Backend) pass(ctx context.Context, id, key string, w *waiter, yields bo
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	r := &w.request
-	args := []string{b.hash(key), id, r.ID, w.text(), strconv.FormatInt(lifetime(r.TTL), 10), ""}
+	args := []string{b.hash(key), id, r.ID, w.text(), strconv.FormatInt(lifetime(r.TTL), 10), "", strconv.Itoa(w.crowd)}
 	var a answer
 	var unknown error
 	err := persist(ctx, func(again bool) (err error) {
@@ -307,7 +325,7 @@ func (b *Backend) passed(key string, w *waiter, yields bool, a *answer, err erro
 	delete(b.waiters, w.request.ID)
 	g.members--
 	if g.holder, g.moved = w.request.ID, time.Now(); yields {
-		g.begin(g.holder, g.moved)
+		g.begin(g.holder, g.moved, a.others)
 	}
 	if b.observer != nil {
 		b.observer.HandedOver()

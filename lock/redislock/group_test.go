@@ -133,6 +133,92 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// crowd is a process whose requests for the key wait, oldest first.
+type crowd struct {
+	backend *Backend
+	holds   lock.Grant
+	waiting []<-chan lock.Grant
+}
+
+// join lets another request wait; n do behind others then.
+func (c *crowd) join(t *testing.T, n int) {
+	t.Helper()
+	c.waiting = append(c.waiting, later(t, c.backend, simple(time.Minute)))
+	behind(t, c.backend, n)
+}
+
+// next waits until the oldest request is granted the lock.
+func (c *crowd) next(t *testing.T) {
+	t.Helper()
+	select {
+	case c.holds = <-c.waiting[0]:
+		c.waiting = c.waiting[1:]
+	case <-time.After(patience):
+		t.Fatal("the oldest request was not granted the lock")
+	}
+}
+
+// turn has so many requests hold the lock one after the other, each of which is back before it goes on.
+func (c *crowd) turn(t *testing.T, grants int) {
+	t.Helper()
+	for range grants {
+		c.next(t)
+		c.join(t, len(c.waiting)+1)
+		testwait.Must(t, c.backend.Release(t.Context(), c.holds))
+	}
+}
+
+// Where all that want the lock are crowds, a turn has several rounds, and those that come back have the lock again.
+func TestTurnsOfCrowds(t *testing.T) {
+	t.Parallel()
+	b, other := pair(t)
+	held, first := hold(t, steady(b))
+	ours := &crowd{backend: b, waiting: []<-chan lock.Grant{first}}
+	theirs := &crowd{backend: other, waiting: []<-chan lock.Grant{later(t, steady(other), simple(time.Minute))}}
+	lined(t, b, 2)
+	const size = leastCrowd + 1
+	for _, c := range []*crowd{ours, theirs} {
+		for n := range size - 1 {
+			c.join(t, n+1)
+		}
+	}
+	testwait.Must(t, b.Release(t.Context(), held))
+	ours.turn(t, size) // The other one came alone.
+	theirs.turn(t, maxRounds*size)
+	ours.turn(t, maxRounds*size)
+	for _, c := range []*crowd{theirs, ours} {
+		for len(c.waiting) > 0 {
+			c.next(t)
+			testwait.Must(t, c.backend.Release(t.Context(), c.holds))
+		}
+		forgetful(t, c.backend)
+	}
+	nothing(t, b)
+}
+
+// All groups have the same number of rounds, and one where somebody is alone, or many are in one group.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		others crowds
+		size   int
+		want   int
+	}{
+		{crowds{}, 16, 1}, // Nobody is in line, or too many are.
+		{crowds{1, 16}, 16, 1},
+		{crowds{16, 16}, 1, 1},
+		{crowds{16, 16}, 16, 3},
+		{crowds{4, 4}, 4, 3},
+		{crowds{4, 30}, 4, 2},
+		{crowds{4, 4}, 30, 2},
+		{crowds{4, 200}, 4, 1},
+	} {
+		if got := c.others.rounds(c.size); got != c.want {
+			t.Errorf("%d rounds of %d beside %+v, want %d", got, c.size, c.others, c.want)
+		}
+	}
+}
+
 // A turn ends when its time is over, while others are in line.
 func TestTurnsEnd(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,7 @@ type answer struct {
 	token  int64
 	look   int64
 	cycle  []string
+	others crowds // in line, of a grant that was taken
 }
 
 // answerWithin bounds one request to the server, which takes some microseconds. With a deadline rueidis makes a lone
@@ -110,8 +111,8 @@ func (b *Backend) ask(ctx context.Context, s *rediskit.Script, id string, args .
 		a.status = p.int(0)
 		return a, p.err
 	}
-	p := read(reply, 10)
-	a.status, a.look, a.cycle = p.int(0), p.int(6), lines(p.text(8))
+	p := read(reply, 12)
+	a.status, a.look, a.cycle, a.others = p.int(0), p.int(6), lines(p.text(8)), crowds{p.int(10), p.int(11)}
 	owner, keys, expired, woken := p.text(4), lines(p.text(5)), p.int(7), p.texts(9)
 	if p.err == nil && a.status == statusGranted {
 		a.token, p.err = readToken(p.text(1))

@@ -23,6 +23,8 @@ type waiter struct {
 	contends bool          // it had to wait
 	known    bool          // the server may know of it
 	lined    bool          // it is in line already
+	crowd    int           // for how many requests it is to stand in line
+	others   crowds        // that were in line when it took the lock
 }
 
 // errGone is returned when a request in line is not there any more: its process was silent for so long that it was taken
@@ -224,6 +226,7 @@ func (w *waiter) check(ctx context.Context) (a answer, err error) {
 	if err == nil && a.status == statusInLine {
 		return w.consider(ctx, a)
 	}
+	w.others = a.others
 	return a, err
 }
 

@@ -12,8 +12,10 @@ import (
 )
 
 const (
-	// maxAuctions is how many auctions a process remembers. One with ten thousand bidders takes some 3 MB.
-	maxAuctions = 64
+	// maxWeight bounds the auctions that a process remembers: so many standing bids in all, of some 300 bytes each. An auction counts
+	// as emptyWeight more than it has.
+	maxWeight   = 640_000
+	emptyWeight = 10
 	// maxBackoff bounds how many transactions read under the lock after one found that another process works on the
 	// auction. It is BackoffTransactions at first and doubles as long as that goes on, since each such find costs a reading of all
 	// standing bids.
@@ -27,6 +29,7 @@ func NewMemory() *Memory { return &Memory{entries: map[uuid.UUID]*Entry{}} }
 type Memory struct {
 	mu      sync.Mutex
 	entries map[uuid.UUID]*Entry
+	weight  int // of all entries
 }
 
 // Entry holds what is remembered of one auction while no transaction works on it.
@@ -37,6 +40,7 @@ type Entry struct {
 	users    int           // calls that have the entry
 	locked   bool          // a run that locks the auction has it, or waits for it
 	known    *Known        // nil while a transaction works on it, and where nothing is remembered
+	weight   int           // of what was remembered last
 	backoff  int           // how many more transactions read under the lock, because another process works on the auction
 	length   int           // of the last backoff
 	streak   int           // how many speculative ones committed since
@@ -50,6 +54,7 @@ type Known struct {
 
 	Revision uuid.UUID
 	Last     LastBid
+	Shared   bool // another process had worked on it when this one locked it last
 
 	// What follows is guarded by the memory's mutex while no transaction works on it.
 	underWay int  // transactions that it rests on and that are under way, and one that works on it
@@ -88,22 +93,39 @@ func (m *Memory) Enter(id uuid.UUID) *Entry {
 	return t
 }
 
-// Leave gives an entry back. Beyond the bound of auctions, what nobody works on is forgotten, and read again when needed.
+// Leave gives an entry back. Beyond the bound, what nobody works on is forgotten, and read again when needed.
 func (m *Memory) Leave(id uuid.UUID, t *Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t.users--
 	if t.users == 0 && t.known == nil {
-		delete(m.entries, id)
+		m.drop(id, t)
 	}
 	for other, o := range m.entries {
-		if len(m.entries) <= maxAuctions {
+		if m.weight <= maxWeight {
 			break
 		}
 		if o.users == 0 {
-			delete(m.entries, other)
+			m.drop(other, o)
 		}
 	}
+}
+
+// drop forgets an entry that nobody has. The caller holds the mutex.
+func (m *Memory) drop(id uuid.UUID, t *Entry) {
+	m.weight -= t.weight
+	delete(m.entries, id)
+}
+
+// keep remembers an auction, unless a transaction that it rests on has failed. The caller holds the mutex.
+func (m *Memory) keep(t *Entry, known *Known) {
+	if known == nil || known.poisoned {
+		return
+	}
+	t.known = known
+	m.weight -= t.weight
+	t.weight = emptyWeight + known.Standing.Len()
+	m.weight += t.weight
 }
 
 // Lock begins a run that locks the auction. It waits for others of this process, and for speculative transactions that are under
@@ -139,9 +161,7 @@ func (m *Memory) Lock(ctx context.Context, t *Entry, patience time.Duration) *Kn
 func (m *Memory) Unlock(t *Entry, known *Known) {
 	m.mu.Lock()
 	t.locked, t.known = false, nil
-	if known != nil && !known.poisoned {
-		t.known = known
-	}
+	m.keep(t, known)
 	m.mu.Unlock()
 	t.turn.Unlock()
 }
@@ -168,9 +188,7 @@ func (m *Memory) Take(t *Entry) (*Known, error) {
 func (m *Memory) PutBack(t *Entry, known *Known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !known.poisoned {
-		t.known = known
-	}
+	m.keep(t, known)
 	m.left(t, known)
 }
 
@@ -178,9 +196,7 @@ func (m *Memory) PutBack(t *Entry, known *Known) {
 func (m *Memory) Sent(t *Entry, known *Known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !known.poisoned {
-		t.known = known
-	}
+	m.keep(t, known)
 }
 
 // left says that a speculative transaction is no longer under way. The caller holds the mutex.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -239,16 +240,32 @@ func TestMemory(t *testing.T) {
 	}
 
 	// Entries that nobody has are given up beyond the bound, and no others.
-	for range 2 * maxAuctions {
-		other := uuid.New()
-		o := m.Enter(other)
-		m.Lock(t.Context(), o, 0)
-		m.Unlock(o, state())
-		m.Leave(other, o)
+	small := func(n int) {
+		for range n {
+			other := uuid.New()
+			o := m.Enter(other)
+			m.Lock(t.Context(), o, 0)
+			m.Unlock(o, state())
+			m.Leave(other, o)
+		}
 	}
-	if n := len(m.entries); n != maxAuctions || m.entries[id] != t0 {
-		t.Errorf("%d entries", n)
+	small(maxWeight / emptyWeight)
+	if n := len(m.entries); n < maxWeight/emptyWeight-1 || m.weight > maxWeight || m.entries[id] != t0 {
+		t.Errorf("%d entries of weight %d", n, m.weight)
 	}
+	var bids []auction.Bid
+	for i := range maxWeight / 4 {
+		bids = append(bids, auction.Bid{Account: strconv.Itoa(i), Amount: int64(i + 1), Seq: int64(i + 1)})
+	}
+	large := uuid.New()
+	l := m.Enter(large)
+	m.Lock(t.Context(), l, 0)
+	m.Unlock(l, &Known{State: auction.NewState(&auction.Auction{}, bids)})
+	small(1)
+	if n := len(m.entries); n > maxWeight/emptyWeight*3/4+1 || m.weight > maxWeight || m.entries[id] != t0 || m.entries[large] != l {
+		t.Errorf("%d entries of weight %d beside a large one", n, m.weight)
+	}
+	m.Leave(large, l)
 	m.Leave(id, t0)
 }
 

@@ -41,5 +41,5 @@ if not wait then
   if vacant and behind ~= owner and reaches(behind, owner, true) then hint = 2 end
   return answer { 0, look = hint }
 end
-if not ticket then enqueue(id, owner, joined, ttl, hold) end
+if not ticket then enqueue(id, owner, joined, ttl, hold, 1) end
 return answer { 2, look = look { id = id, owner = owner, keys = keys } }

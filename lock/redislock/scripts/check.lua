@@ -3,7 +3,11 @@ must()
 proc = ARGV[3]
 local id = ARGV[1]
 local mine = grant(id, ARGV[2])
-if mine then return answer(take(mine)) end
+if mine then
+  local a = take(mine)
+  a.least, a.most = crowds(ARGV[2])
+  return answer(a)
+end
 local w, dead = waiting(id)
 if w then return answer { 2, look = look(w) } end
 if dead then

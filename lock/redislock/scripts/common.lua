@@ -7,7 +7,8 @@
 --                (empty)  there while somebody is in line: when the last lease ends, or ended
 --                While nobody is in line, the lease ends when the hash expires.
 --   :q:<key>     the line for the key: ids by ticket
---   :w:<id>      a request that waits: owner, keys, ttl, hold, ticket, since, alive, proc; cycle once it is a victim
+--   :w:<id>      a request that waits: owner, keys, ttl, hold, ticket, since, alive, proc, and crowd: for how many requests
+--                of its process it stands in line, with itself; cycle once it is a victim
 --   :o:<owner>   the ids of the owner's waiting requests
 --   :waiters     ids by ticket
 --   :wake:<proc> the channel of a process
@@ -109,7 +110,7 @@ local function lease(g, us)
   g.exp = now + us
   g.text = table.concat({ g.token, int(g.ttl), int(g.hold), int(g.at), int(g.fin), int(g.exp), g.owner, g.joined }, '\n')
   for _, k in ipairs(split(g.joined)) do keep(k, g) end
-  return { 1, g.token, g.exp, g.ttl, g.owner, g.joined, 0, 0, '', {} }
+  return { 1, g.token, g.exp, g.ttl, g.owner, g.joined, 0, 0, '', {}, 0, 0 }
 end
 
 -- begin is when a grant is in the hands of whom it is for.
@@ -166,10 +167,10 @@ local function unqueue(id, owner, joined)
 end
 
 -- enqueue puts a request in line for all of its keys.
-local function enqueue(id, owner, joined, ttl, hold)
+local function enqueue(id, owner, joined, ttl, hold, crowd)
   local ticket = redis.call('HINCRBY', S, 'ticket', 1)
   redis.call('HSET', S .. ':w:' .. id, 'owner', owner, 'keys', joined, 'ttl', ttl, 'hold', hold, 'ticket', ticket,
-    'since', now, 'alive', now + ALIVE, 'proc', proc)
+    'since', now, 'alive', now + ALIVE, 'proc', proc, 'crowd', crowd)
   redis.call('PEXPIRE', S .. ':w:' .. id, KEEP)
   for _, k in ipairs(split(joined)) do
     redis.call('ZADD', S .. ':q:' .. k, ticket, id)
@@ -298,10 +299,23 @@ local function look(w)
   return 0
 end
 
+-- crowds tells for how many requests those in line for a key stand: the fewest, and the most. Both are 0 where nobody is in line,
+-- and where too many are to look at.
+local function crowds(k)
+  local ids, least, most = redis.call('ZRANGE', S .. ':q:' .. k, 0, 16), 0, 0
+  if #ids > 16 then return 0, 0 end
+  for i, id in ipairs(ids) do
+    local n = tonumber(redis.call('HGET', S .. ':w:' .. id, 'crowd') or 1)
+    if i == 1 or n < least then least = n end
+    if n > most then most = n end
+  end
+  return least, most
+end
+
 -- answer is what all scripts that may grant return: status, token, end of lease, TTL, owner, keys, what to look at, how
--- many leases were found expired, the cycle, and who was woken.
+-- many leases were found expired, the cycle, who was woken, and the crowds.
 local function answer(a)
   settle()
-  return { a[1], a[2] or 0, a[3] or 0, a[4] or 0, a[5] or '', a[6] or '', a.look or 0, expired, a.cycle or '', woken }
+  return { a[1], a[2] or 0, a[3] or 0, a[4] or 0, a[5] or '', a[6] or '', a.look or 0, expired, a.cycle or '', woken, a.least or 0, a.most or 0 }
 end
 -- Statuses: 0 refused, 1 granted, 2 in line, 3 gone, 4 a victim.

@@ -15,7 +15,7 @@ if not g then
 end
 drop(g.id, g.joined)
 if yields and g.lined then
-  enqueue(ARGV[3], owner, key, ttl, hold)
+  enqueue(ARGV[3], owner, key, ttl, hold, ARGV[7])
   return answer { 2 }
 end
 return answer(give(ARGV[3], owner, key, tonumber(ttl), tonumber(hold), tonumber(ttl)))

@@ -1,6 +1,6 @@
 -- ARGV: the hash of a key, the id that holds it, the id that is to have it next and what follows the token in its grant, how long the
--- hash lives for that, and flags (1 or 0 each) with the process, in one: whether it may have been asked before, and whether those in
--- line go first. The usual case comes first, as in acquire_free.lua: the lock is held, and passed on in a few calls.
+-- hash lives for that, flags (1 or 0 each) with the process, in one: whether it may have been asked before, and whether those in
+-- line go first; and for how many requests the next one stands in line then. The usual case comes first, as in acquire_free.lua: the lock is held, and passed on in a few calls.
 if string.sub(ARGV[6], 1, 1) == '0' then
   local h, text = ARGV[1], ARGV[4]
   local line = redis.call('HGET', h, '')
