@@ -89,11 +89,11 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := conn.PgConn().Exec(ctx, selectSwitchedOff+"; LISTEN "+l.Channel).ReadAll()
+	results, err := conn.PgConn().Exec(ctx, "LISTEN "+l.Channel+"; "+selectSwitchedOff).ReadAll()
 	switch {
 	case Refused(err):
 		err = fmt.Errorf("%w: %w", ErrNoNotify, err)
-	case err == nil && slices.Contains(listed(string(results[0].Rows[0][0])), Notify):
+	case err == nil && slices.Contains(listed(string(results[1].Rows[0][0])), Notify):
 		err = ErrNoNotify
 	}
 	if err != nil {
