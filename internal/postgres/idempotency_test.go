@@ -94,7 +94,7 @@ func TestAKeyWrittenMeanwhile(t *testing.T) {
 	if err != nil || runs != 2 || !answer.Replayed || answer.Status != 201 {
 		t.Errorf("%d runs, answer %+v, %v", runs, answer, err)
 	}
-	expectRuns(t, seen, "committed", "stale")
+	expectRuns(t, seen, "committed", pgkit.UniqueViolation)
 	for id, want := range map[string]int64{"ann": 100, "ben": 101} {
 		if a, err := store.Account(t.Context(), id); err != nil || a.Available != want {
 			t.Errorf("%s has %+v, %v", id, a, err)
