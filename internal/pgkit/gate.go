@@ -65,15 +65,16 @@ func takeAdvisory(ctx context.Context, tx pgx.Tx, key int64) (bool, error) {
 	return false, err
 }
 
-// takeGate makes the rows, and takes the one of a number until the transaction ends. Where another transaction is making them, it
-// fails by a conflict.
-func takeGate(ctx context.Context, tx pgx.Tx, n int64) error {
+// takeGate makes the rows, and takes the one of a number until the transaction ends. It reports whether there were none. Where another
+// transaction is making them, it fails by a conflict.
+func takeGate(ctx context.Context, tx pgx.Tx, n int64) (made bool, err error) {
 	if _, err := tx.Exec(ctx, makeGates); err != nil {
-		return err
+		return false, err
 	}
-	if _, err := tx.Exec(ctx, fillGates, gates); err != nil {
-		return err
+	filled, err := tx.Exec(ctx, fillGates, gates)
+	if err != nil {
+		return false, err
 	}
-	_, err := tx.Exec(ctx, In("", GateRow), n%gates)
-	return err
+	_, err = tx.Exec(ctx, In("", GateRow), n%gates)
+	return filled.RowsAffected() > 0, err
 }

@@ -2,6 +2,7 @@ package pgkit
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -54,8 +55,12 @@ const installRaces = 5
 // races are the SQLSTATEs of having met such a session: a unique violation, a duplicate schema or table, a serialization failure.
 func races() []string { return []string{UniqueViolation, "42P06", "42P07", "40001", "40P01"} }
 
+// errComplete rolls a transaction back that has made nothing. A row that it has locked would make its commit wait for standbys.
+var errComplete = errors.New("nothing is missing")
+
 func install(ctx context.Context, db Beginner, lock int64, schema string, parts []Part) error {
-	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+	made := false
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		off, err := SwitchedOff(ctx, tx)
 		if err != nil {
 			return err
@@ -76,7 +81,7 @@ func install(ctx context.Context, db Beginner, lock int64, schema string, parts 
 			}
 		}
 		if !turn {
-			if err := takeGate(ctx, tx, lock); err != nil {
+			if made, err = takeGate(ctx, tx, lock); err != nil {
 				return err
 			}
 		}
@@ -91,29 +96,38 @@ func install(ctx context.Context, db Beginner, lock int64, schema string, parts 
 			if _, err := tx.Exec(ctx, installWait); err != nil {
 				return err
 			}
-			if err := p.make(ctx, tx); err != nil {
+			done, err := p.make(ctx, tx)
+			if err != nil {
 				return err
 			}
+			made = made || done
+		}
+		if !made && !turn {
+			return errComplete
 		}
 		return nil
 	})
+	if errors.Is(err, errComplete) {
+		return nil
+	}
+	return err
 }
 
-// make makes a part. One that needs a capability is undone and left out where the database refuses it.
-func (p *Part) make(ctx context.Context, tx pgx.Tx) error {
+// make makes a part, and reports whether it did. One that needs a capability is undone and left out where the database refuses it.
+func (p *Part) make(ctx context.Context, tx pgx.Tx) (bool, error) {
 	// Several statements in one text need the simple protocol.
 	if p.Needs == "" {
 		_, err := tx.Exec(ctx, p.SQL, pgx.QueryExecModeSimpleProtocol)
-		return err
+		return true, err
 	}
 	err := pgx.BeginFunc(ctx, tx, func(inner pgx.Tx) error {
 		_, err := inner.Exec(ctx, p.SQL, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
 	if Refused(err) {
-		return nil
+		return false, nil
 	}
-	return err
+	return true, err
 }
 
 // In puts a schema into an SQL text, in which the names of tables begin with @.
