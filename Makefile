@@ -18,9 +18,11 @@ PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres 
 # What has tests that FAIRLEAD_TORTURE makes long or strict.
 LONG ?= ./internal/sim/... ./internal/explore ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
 	./redisclient/... ./saga/... ./translog/...
+# What make portable switches off: docs/operations/engines.md.
+WITHOUT ?= notify,advisory-locks,ctid,xmin,functions,deferrable,implicit-transactions,prepare-transaction
 ARGS ?=
 
-.PHONY: run test promises build bench lint linters fmt help torture faults failover matrix pgbouncer fuzz mutants schedules specs generate topology cross site release clean
+.PHONY: run test promises build bench lint linters fmt help torture faults failover matrix portable pgbouncer fuzz mutants schedules specs generate topology cross site release clean
 
 run: ## set up, build, and show the whole story: a draw, an auction, and what is guaranteed
 	@scripts/setup.sh run
@@ -69,6 +71,10 @@ failover: ## servers under load on PostgreSQL with Patroni, whose primary is tak
 matrix: ## the whole suite on PostgreSQL 14, 16, 17 and 18 (VERSIONS=17: on that alone)
 	@scripts/setup.sh test
 	scripts/matrix.sh $(VERSIONS)
+
+portable: ## the whole suite on PostgreSQL without what distributed engines lack (WITHOUT=notify: without that alone)
+	@scripts/setup.sh test
+	PGOPTIONS='-c fairlead.without=$(WITHOUT)' go test -timeout $(TESTTIMEOUT) $(ARGS) $(PACKAGES)
 
 pgbouncer: ## the tests behind connection poolers on the newest PgBouncer (SUITE=trixie: on that of this Debian)
 	@scripts/setup.sh run

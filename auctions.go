@@ -27,7 +27,7 @@ const (
 // startLive makes the hub that brings committed events to subscribers.
 func (s *Server) startLive(ctx context.Context, registry *prometheus.Registry) error {
 	s.events = postgres.NewEvents(s.db, postgres.EventViews{Purchase: server.PurchaseMade, Draw: server.DrawCompleted})
-	var wire live.Wire = postgres.NewNotifications(s.db)
+	wire := s.db.Wire()
 	if s.o.RedisURL != "" {
 		o, err := rueidis.ParseURL(s.o.RedisURL)
 		if err != nil {

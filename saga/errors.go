@@ -24,7 +24,7 @@ var (
 // Errors of participants and the log.
 var (
 	// ErrTwoPhaseUnavailable is returned by a database that takes no prepared transactions.
-	ErrTwoPhaseUnavailable = errors.New("the database takes no prepared transactions (max_prepared_transactions is 0): set it above 0 and restart the database, or use compensated steps")
+	ErrTwoPhaseUnavailable = errors.New("the database takes no prepared transactions (max_prepared_transactions is 0, or its engine has none): set it above 0 and restart the database, or use compensated steps")
 	// ErrNotPrepared is returned when a transaction that was decided to commit is neither prepared nor committed: the database
 	// has lost it, in a failover to a server that lacks its last commits, or somebody has ended it by hand.
 	ErrNotPrepared = errors.New("a transaction that was decided to commit is neither prepared nor committed")

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
@@ -45,16 +47,20 @@ func TestDoctorFindsWhatDoesNotGetOn(t *testing.T) {
 		s.account(account, 1000)
 	}
 	asks := map[string][]string{"server": {"doctor", "--url", s.url}, "database": {"doctor", "--database-url", s.node.DatabaseURL()}}
+	passed, off := "healthy: all checks passed", pgtest.Off(pgkit.Notify)
+	if off { // What the run switches off are warnings.
+		passed = "healthy: all"
+	}
 	healthy := func() {
 		t.Helper()
 		for where, args := range asks {
 			out, err := execute(t, args...)
-			for _, want := range []string{"ok: sagas: ", "ok: publications: ", "ok: draws: ", "ok: multidraws: ", "ok: integrity: ", "healthy: all checks passed"} {
+			for _, want := range []string{"ok: sagas: ", "ok: publications: ", "ok: draws: ", "ok: multidraws: ", "ok: integrity: ", passed} {
 				if err != nil || !strings.Contains(out, want) {
 					t.Errorf("%s: no %q in %v\n%s", where, want, err, out)
 				}
 			}
-			if strings.Contains(out, "to mend it") || strings.Contains(out, ": \n") {
+			if !off && strings.Contains(out, "to mend it") || strings.Contains(out, ": \n") {
 				t.Errorf("%s:\n%s", where, out)
 			}
 		}

@@ -80,6 +80,7 @@ func healthy(check string) string {
 		"replication":        "the standbys confirm commits, or there are none",
 		"standby":            "this is the primary",
 		"pooler":             "there is none that changes what a session means",
+		"engine":             "the database does what PostgreSQL does",
 		"costs":              "no setting makes every command slower",
 		"blocked":            "no session blocks others for longer than 5 s",
 		"log":                "the public log has what the tables have, and is signed",

@@ -58,6 +58,7 @@ func runScripts(t *testing.T, dir, database string) {
 		Setup: func(e *testscript.Env) error {
 			e.Values["log"] = new(publicLog)
 			e.Setenv("GORACE", os.Getenv("GORACE"))
+			e.Setenv("PGOPTIONS", os.Getenv("PGOPTIONS")) // make portable has settings there.
 			e.Setenv("FAIRLEAD_DATABASE_URL", database)
 			if database != "" {
 				absent, err := url.Parse(database)

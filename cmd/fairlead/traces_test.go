@@ -19,6 +19,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fairlead-dev/fairlead"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -96,6 +99,7 @@ func (c *collector) find(name string, want ...string) []*tracepb.Span {
 // TestTraces runs a server that is told of a collector, and reads there what it did. The SDK is told to wait for very long, so
 // that everything comes with the flush at the server's end.
 func TestTraces(t *testing.T) {
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "X-Tenant=harbour")
 	c := newCollector(t)

@@ -216,6 +216,11 @@ func (g *gate) start(c *conn) error {
 		case "user", "database", "statement_timeout", "idle_in_transaction_session_timeout": // By the machine's time.
 		case "lock_timeout":
 			c.ownTimeout = duration(value)
+		case "options": // -c name=value, for each setting
+			for _, option := range strings.Split(value, "-c ")[1:] {
+				name, value, _ := strings.Cut(strings.TrimSpace(option), "=")
+				set = append(set, fmt.Sprintf("SET %s = '%s'", name, value))
+			}
 		default:
 			set = append(set, fmt.Sprintf("SET %s = '%s'", name, value))
 		}

@@ -55,7 +55,7 @@ func Classify(err error, final ...string) (Verdict, string) {
 			strings.HasPrefix(code, "08"), // connection exception
 			strings.HasPrefix(code, "53"), // a full disk, no memory, too many connections
 			strings.HasPrefix(code, "58"), // errors of the operating system's, such as those of a disk
-			code == "25006":               // read-only: a failover is under way
+			code == readOnly:              // a failover is under way
 			return Lost, code
 		}
 		return Final, code

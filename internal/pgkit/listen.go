@@ -3,6 +3,8 @@ package pgkit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +19,10 @@ const (
 
 // errDeaf is returned when a notification of our own does not arrive, as behind a pooler.
 var errDeaf = errors.New("notifications do not arrive")
+
+// ErrNoNotify is returned where the database refuses LISTEN, or the setting [Without] has switched notifications off: listening again
+// would be no better.
+var ErrNoNotify = errors.New("the database has no notifications")
 
 // Listener hears a channel's notifications on a connection of its own, outside of any pool.
 type Listener struct {
@@ -83,7 +89,14 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, "LISTEN "+l.Channel); err != nil {
+	results, err := conn.PgConn().Exec(ctx, "LISTEN "+l.Channel+"; "+selectSwitchedOff).ReadAll()
+	switch {
+	case Refused(err):
+		err = fmt.Errorf("%w: %w", ErrNoNotify, err)
+	case err == nil && slices.Contains(listed(string(results[1].Rows[0][0])), Notify):
+		err = ErrNoNotify
+	}
+	if err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	return conn, nil

@@ -30,6 +30,9 @@ type Bouncer struct {
 // "pool_mode = transaction". It ends with the test.
 func PgBouncer(tb testing.TB, database string, lines ...string) *Bouncer {
 	tb.Helper()
+	if os.Getenv(optionsVariable) != "" {
+		tb.Skip("PgBouncer refuses the settings that " + optionsVariable + " has")
+	}
 	binary := os.Getenv(bouncerVariable)
 	if binary == "" {
 		binary = "/usr/sbin/pgbouncer" // not on everybody's path

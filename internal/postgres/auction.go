@@ -191,7 +191,7 @@ func (s *Auctions) saveRaises(ctx context.Context, tx pgx.Tx, known *speculation
 	if a := known.Auction; known.Changed() {
 		b.Queue(raiseAuction, a.ID, w.was, known.Revision, a.TotalBids, a.Seq, a.Version, w.revision, w.end)
 	}
-	saveBids(&b, known.State, w.nonce, guardedWrites)
+	saveBids(&b, known.State, w.nonce, guardedWrites, s.db.raising())
 	saveAudit(&b, u.Audit, known.Book.Now())
 	saveKeys(&b, u.Keys.Fresh(), known.Book.Now(), guardedWrites)
 	return finish(ctx, tx, &b, crashpoint.AuctionBeforeCommit, errStale) // By the clock, for example.
@@ -219,7 +219,7 @@ func (s *Auctions) saveRounds(ctx context.Context, tx pgx.Tx, known *speculation
 	if known.Changed() {
 		saveAuction(&b, known, w.was, w.revision)
 	}
-	saveBids(&b, known.State, w.nonce, countedWrites)
+	saveBids(&b, known.State, w.nonce, countedWrites, s.db.raising())
 	saveOutcome(&b, known.State)
 	saveAudit(&b, u.Audit, known.Book.Now())
 	saveKeys(&b, u.Keys.Fresh(), known.Book.Now(), countedWrites)

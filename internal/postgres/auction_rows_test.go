@@ -117,7 +117,7 @@ func TestACloseIsAFewStatements(t *testing.T) {
 			st.Winners = append(st.Winners, auction.Winner{})
 		}
 		var b pgx.Batch
-		saveBids(&b, st, 0, countedWrites)
+		saveBids(&b, st, 0, countedWrites, raising{raiseStanding, guardedRaiseStanding})
 		saveOutcome(&b, st)
 		return b.Len()
 	}

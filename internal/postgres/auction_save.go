@@ -47,10 +47,15 @@ const (
 			SELECT ctid AS place FROM auction_standing
 			WHERE auction::text = n.auction::text AND account = n.account AND coalesce(unique_amount, 0) = 0 OFFSET 0) AS found
 		WHERE s.ctid = found.place AND ` + raised
+	// Without ctid, the row is found by its key and no subquery.
+	raiseStandingByKey = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
+		` + raisedBids + ` WHERE s.auction::text = n.auction::text AND coalesce(s.unique_amount, 0) = 0 AND ` + raised
 	raiseUnique = `UPDATE auction_standing AS s SET amount = n.amount, unique_amount = n.amount, round = n.round, seq = n.seq, at = n.at,
 			hold = n.hold
 		` + raisedBids + ` WHERE s.auction = ANY (ARRAY[n.auction]) AND s.unique_amount = n.before AND ` + raised
 	guardedRaiseStanding = `WITH written AS (` + raiseStanding + `)
+		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+	guardedRaiseStandingByKey = `WITH written AS (` + raiseStandingByKey + `)
 		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
 	guardedRaiseUnique = `WITH written AS (` + raiseUnique + `)
 		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
@@ -102,23 +107,23 @@ func saveAuction(b *pgx.Batch, known *speculation.Known, was int64, revision uui
 }
 
 // saveBids writes the standing bids that changed, the history, and the events other than bids. Winners leave before raises
-// are written, and raises are written before new bids: each may take an amount that the one before gave up.
-func saveBids(b *pgx.Batch, st *auction.State, nonce int64, how writes) {
+// are written, and raises are written before new bids: each may take an amount that the one before gave up. find says how bids are
+// found whose amounts may repeat.
+func saveBids(b *pgx.Batch, st *auction.State, nonce int64, how writes, find raising) {
 	a := st.Auction
 	added, raised, removed := st.StandingChanges()
+	turns := [][]auction.Raise{raised}
+	if a.UniqueAmounts {
+		turns, raised = inTurns(raised)
+		for i := range raised {
+			added, removed = append(added, raised[i].Bid), append(removed, raised[i].Account)
+		}
+	}
 	if n := len(removed); n > 0 {
 		expectRows(b.Queue(deleteStanding, a.ID, removed), n, errLostRow)
 	}
-	if n := len(raised); n > 0 {
-		statement, guarded := raiseStanding, guardedRaiseStanding
-		if a.UniqueAmounts {
-			statement, guarded = raiseUnique, guardedRaiseUnique
-		}
-		bids, before := make([]auction.Bid, n), make([]int64, n)
-		for i := range raised {
-			bids[i], before[i] = raised[i].Bid, raised[i].Before
-		}
-		how.queue(b, statement, guarded, n, errLostRow, append(standingColumns(a, bids), before)...)
+	for _, turn := range turns {
+		queueRaises(b, a, turn, how, find)
 	}
 	if n := len(added); n > 0 {
 		expectRows(b.Queue(insertStanding, append(standingColumns(a, added), a.UniqueAmounts)...), n, errLostRow)
@@ -141,6 +146,56 @@ func saveBids(b *pgx.Batch, st *auction.State, nonce int64, how writes) {
 		expectRows(b.Queue(insertBids, a.ID, seqs, accounts, amounts, previous, rounds, ranks, at, holds, nonce, outbid, floors), n, errLostRow)
 	}
 	saveEvents(b, st)
+}
+
+func queueRaises(b *pgx.Batch, a *auction.Auction, raised []auction.Raise, how writes, find raising) {
+	n := len(raised)
+	if n == 0 {
+		return
+	}
+	statement, guarded := find.counted, find.guarded
+	if a.UniqueAmounts {
+		statement, guarded = raiseUnique, guardedRaiseUnique
+	}
+	bids, before := make([]auction.Bid, n), make([]int64, n)
+	for i := range raised {
+		bids[i], before[i] = raised[i].Bid, raised[i].Before
+	}
+	how.queue(b, statement, guarded, n, errLostRow, append(standingColumns(a, bids), before)...)
+}
+
+// inTurns splits raises of unique amounts, so that an index which is checked row by row never has an amount twice: none takes an
+// amount that another one of its turn or of a later one gives up. fallen are the bids of accounts that have won and bid anew, and
+// not more: they are written anew.
+func inTurns(raised []auction.Raise) (turns [][]auction.Raise, fallen []auction.Raise) {
+	givesUp := make(map[int64]int, len(raised)) // which one, by the amount
+	for i := range raised {
+		if r := &raised[i]; r.Amount > r.Before {
+			givesUp[r.Before] = i
+		}
+	}
+	turnOf := make([]int, len(raised)) // counted from 1; 0: not known yet
+	var turn func(i int) int
+	turn = func(i int) int {
+		if turnOf[i] == 0 {
+			turnOf[i] = 1
+			if before, ok := givesUp[raised[i].Amount]; ok { // Which is raised to more, so this ends.
+				turnOf[i] = turn(before) + 1
+			}
+		}
+		return turnOf[i]
+	}
+	for i := range raised {
+		if raised[i].Amount <= raised[i].Before {
+			fallen = append(fallen, raised[i])
+			continue
+		}
+		for n := turn(i); len(turns) < n; {
+			turns = append(turns, nil)
+		}
+		turns[turnOf[i]-1] = append(turns[turnOf[i]-1], raised[i])
+	}
+	return turns, fallen
 }
 
 func standingColumns(a *auction.Auction, bids []auction.Bid) []any {

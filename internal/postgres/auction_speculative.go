@@ -87,7 +87,7 @@ func (s *Auctions) bidSpeculatively(b *pgx.Batch, known *speculation.Known, want
 	guardMisses(b, u.Keys.Misses())
 	saveBook(b, book.Changes(), guardedWrites)
 	nonce := speculation.NewNonce()
-	saveBids(b, known.State, nonce, guardedWrites)
+	saveBids(b, known.State, nonce, guardedWrites, s.db.raising())
 	saveKeys(b, u.Keys.Fresh(), book.Now(), guardedWrites)
 	s.db.spec.Keys.Note(u.Keys.Fresh())
 	known.Settle(nonce)

@@ -15,6 +15,8 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -343,6 +345,13 @@ func TestALockedBuyerOrCampaignStopsOnlyItself(t *testing.T) {
 	t.Parallel()
 	v, _ := newVenue(t, lottery.Options{})
 	fine, other := v.create(t, 14), v.create(t, 14)
+	gate, gateID := `SELECT pg_advisory_xact_lock(17985, hashtext($1))`, any(other.String())
+	if pgtest.Off(pgkit.AdvisoryLocks) {
+		for pgkit.GateOf(fine[14], fine[15]) == pgkit.GateOf(other[14], other[15]) {
+			fine = v.create(t, 14)
+		}
+		gate, gateID = pgkit.In("", pgkit.GateRow), pgkit.GateOf(other[14], other[15])
+	}
 	buy := func(id uuid.UUID, account string) func() error {
 		return func() error {
 			return answerErr(v.Execute(t.Context(), id, own[lottery.Op](lottery.Buy{Account: account})))
@@ -355,7 +364,7 @@ func TestALockedBuyerOrCampaignStopsOnlyItself(t *testing.T) {
 	}{
 		"buyer":    {strangeAccount, "ann", buy(fine, "ann")},
 		"campaign": {`SELECT FROM campaigns WHERE id = $1 FOR UPDATE`, other, buy(other, "cleo")},
-		"gate":     {`SELECT pg_advisory_xact_lock(17985, hashtext($1))`, other.String(), buy(other, "cleo")},
+		"gate":     {gate, gateID, buy(other, "cleo")},
 	} {
 		goAway := stranger(t, v.db, lock.sql, lock.id)
 		done := later(lock.blocked)

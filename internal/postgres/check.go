@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 // Finding is something about the database that an operator should know.
@@ -18,7 +20,7 @@ type Finding struct {
 
 // Checks are what [DB.Check] looks at.
 var Checks = []string{ //nolint:gochecknoglobals // A constant, but for the type.
-	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "costs",
+	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "engine", "costs",
 }
 
 // blockedFor is for how long a transaction may have stood in the way of others before [DB.Blocked] calls that wrong: Fairlead's own
@@ -93,6 +95,21 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 		add("pooler", false, "better give PostgreSQL's own address; else let the pooler give each server as many connections as that may open "+
 			"(docs/operations/runbook.md, Connections), and keep server_reset_query = DISCARD ALL",
 			"there is a connection pooler with pool_mode = session")
+	}
+	for _, l := range db.engine.Lacks() {
+		if l.Capability == pgkit.ReadCommitted {
+			add("engine", true, "see docs/operations/engines.md", "transactions are not READ COMMITTED (%s): what they read behind a lock may be older than the lock", l.Why)
+			continue
+		}
+		add("engine", false, "see docs/operations/engines.md", "there is no %s (%s); instead, %s", l.What, l.Why, l.Instead)
+	}
+	const checkedByRow = `SELECT EXISTS (SELECT FROM pg_constraint WHERE conname = 'auction_standing_unique_amount' AND NOT condeferrable)`
+	var byRow bool
+	if err := conn.QueryRow(ctx, checkedByRow).Scan(&byRow); err != nil {
+		return nil, fmt.Errorf("postgres: check: %w", readError(err))
+	}
+	if byRow {
+		add("engine", false, "see docs/operations/engines.md", "there were no deferrable unique constraints when the schema was made; instead, unique amounts are checked row by row")
 	}
 	slow, err := costs(ctx, conn.Conn())
 	if err != nil {

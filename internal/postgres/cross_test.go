@@ -127,6 +127,7 @@ func pendingSagaRow(t *testing.T, log *pgsaga.Log, coordinator string) *saga.Sag
 // TestResolver settles prepared transactions that were left behind by what the log says of them.
 func TestResolver(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	own, other := open(t, Options{URL: database(t)}), open(t, Options{URL: database(t)})
 	fund(t, newLedgerService(t, own), 100, "alice")
 	fund(t, newLedgerService(t, other), 100, "alice")
@@ -216,6 +217,7 @@ func end(t *testing.T, p saga.Participant, gid string, commit bool) error {
 // nothing.
 func TestPreparedIsInTheWay(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	db := open(t, Options{URL: database(t)})
 	fund(t, newLedgerService(t, db), 100, "alice")
 	l := NewCrossLedger(db)
@@ -289,6 +291,7 @@ func TestClaimsOfSagas(t *testing.T) {
 // TestTwoPhaseRefused says so where the database takes no prepared transactions.
 func TestTwoPhaseRefused(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	pg := pgtest.Server(t)
 	if err := migrated(t.Context(), pg.URL()); err != nil {
 		t.Fatal(err)

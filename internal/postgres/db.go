@@ -112,6 +112,8 @@ type DB struct {
 	pooler    pooler
 	url       string
 	elections pglock.Schema
+	engine    pgkit.Capabilities // of those that [probe] looks for
+	gate      pgkit.Gate
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
@@ -199,7 +201,12 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	db.pool = pool
+	db.pool, db.reads.pool = pool, readPool
+	if err := db.probe(ctx); err != nil {
+		pool.Close()
+		readPool.Close()
+		return nil, fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
+	}
 	db.presence = pgkit.NewPresence(o.UnavailableAfter, cfg.ConnConfig.Copy())
 	db.runner = pgkit.Runner{Pool: pool, Presence: db.presence, Logger: o.Logger}
 	if o.Observer != nil {
@@ -214,7 +221,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
 	db.pooler.settle(&config.Config)
 	spec := speculation.Options{
-		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(),
+		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(db.raising()), Explicit: !db.engine.Has(pgkit.Batches),
 		Presence: db.presence, NewID: newID,
 		Blocked: func(accounts []string) bool {
 			return db.blocked.find(accountRow, accounts...) != nil || db.blocked.find(newAccountRow, accounts...) != nil
@@ -229,16 +236,12 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.spec = speculation.New(spec)
 	db.OnLostHistory(db.spec.Forget)
-	err = pool.Ping(ctx)
-	if err != nil {
-		err = fmt.Errorf("postgres: connect: %w", unready(operator.UnreadyDatabase, err))
-	} else if o.ReplicaURL != "" {
-		db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger)
-	}
-	if err != nil {
-		pool.Close()
-		readPool.Close()
-		return nil, err
+	if o.ReplicaURL != "" {
+		if db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger); err != nil {
+			pool.Close()
+			readPool.Close()
+			return nil, err
+		}
 	}
 	return db, nil
 }

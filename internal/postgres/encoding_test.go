@@ -24,7 +24,7 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	missing := speculativeStatements()
+	missing := speculativeStatements(raising{raiseStanding, guardedRaiseStanding})
 	for _, unique := range []bool{true, false} {
 		for _, q := range everyWrite(t, unique) {
 			statement, err := conn.Conn().Prepare(t.Context(), q.SQL, q.SQL)

@@ -137,6 +137,9 @@ func (db *DB) SweepKeys(ctx context.Context, retention time.Duration) (int64, er
 		blocks, total int64
 		limit         time.Time
 	)
+	if !db.engine.Has(pgkit.RowPlaces) {
+		return db.sweepKeysByID(ctx, retention)
+	}
 	if err := db.pool.QueryRow(ctx, sizeKeys, retention).Scan(&blocks, &limit); err != nil {
 		return 0, fmt.Errorf("postgres: sweep idempotency keys: %w", readError(err))
 	}
@@ -156,6 +159,30 @@ func (db *DB) SweepKeys(ctx context.Context, retention time.Duration) (int64, er
 			return total, fmt.Errorf("postgres: sweep idempotency keys: %w", readError(err))
 		}
 		db.keys.looked(part, oldest)
+		total += deleted
+	}
+	return total, nil
+}
+
+// sweepRange is how many records one statement of sweepKeysByID looks at.
+const sweepRange = 5000
+
+// Records that another session has locked are left to a later sweep.
+const sweepKeysAfter = `WITH part AS (SELECT id, created_at < now() - $3::interval AS old FROM idempotency_keys WHERE id > $1 ORDER BY id LIMIT $2),
+		gone AS (
+			DELETE FROM idempotency_keys WHERE id = ANY (ARRAY(
+				SELECT id FROM idempotency_keys WHERE id = ANY (ARRAY(SELECT id FROM part WHERE old)) FOR UPDATE SKIP LOCKED)) RETURNING 1)
+	SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM part), coalesce((SELECT id FROM part ORDER BY id DESC LIMIT 1), '')`
+
+// sweepKeysByID is SweepKeys for a database whose rows have no places: it goes through all records in the order of their ids, so that
+// it reads the whole table at each sweep.
+func (db *DB) sweepKeysByID(ctx context.Context, retention time.Duration) (total int64, err error) {
+	after := []byte{}
+	for looked := sweepRange; looked == sweepRange; {
+		var deleted int64
+		if err := db.pool.QueryRow(ctx, sweepKeysAfter, after, sweepRange, retention).Scan(&deleted, &looked, &after); err != nil {
+			return total, fmt.Errorf("postgres: sweep idempotency keys: %w", readError(err))
+		}
 		total += deleted
 	}
 	return total, nil

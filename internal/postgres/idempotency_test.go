@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -161,6 +162,7 @@ func TestSweepKeysDeletesOldOnesOnly(t *testing.T) {
 // what was written there since does not make it wait longer.
 func TestSweepKeysLooksAgainWhenSomethingIsDue(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces)
 	db := open(t, Options{URL: database(t)})
 	insert := func(name string, age time.Duration) {
 		t.Helper()

@@ -96,7 +96,7 @@ func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 		if base == nil {
 			out, err = countWhole(ctx, tx)
 		} else {
-			out, err = countSince(ctx, tx, base)
+			out, err = l.countSince(ctx, tx, base)
 		}
 		return err
 	})
@@ -162,12 +162,14 @@ const (
 	// changedSince are the rows of accounts a that a transaction from a horizon on has written, whoever it was: all others were closed as they are.
 	// Rows have the lower 32 bits of their transaction's number. One that comes again makes a row a changed one, which does no harm.
 	changedSince = `($2::text IS NULL OR age(a.xmin) BETWEEN 0 AND age($2::text::xid))`
+	// anyAccount is changedSince where rows don't tell: there is no horizon.
+	anyAccount = `$2::text IS NULL`
 	// suspectAccounts are the changed accounts whose balance does not follow from the closing and the entries since. Each row tells how many
 	// were never closed, too; the only row where there is no suspect has no id.
-	suspectAccounts = `
-	WITH changed AS MATERIALIZED (
-		SELECT a.id, a.currency, a.version, a.available, a.held, c.version AS since, c.available AS was_available, c.held AS was_held
-		FROM accounts AS a LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[a.id]) WHERE ` + changedSince + `),
+	suspectAccounts = `WITH changed AS MATERIALIZED (SELECT` + changedAccounts + changedSince + suspectsAmong
+	changedAccounts = ` a.id, a.currency, a.version, a.available, a.held, c.version AS since, c.available AS was_available, c.held AS was_held
+		FROM accounts AS a LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[a.id]) WHERE `
+	suspectsAmong = `),
 	suspects AS (
 		SELECT x.id, n.strange FROM (
 			SELECT id, currency, since, since >= version AS odd, available::numeric + held AS balance, coalesce(was_available::numeric + was_held, 0) AS before
@@ -188,11 +190,13 @@ const (
 		LATERAL (SELECT currency, amount, id FROM entries WHERE account = n.account AND version = 0 AND id > $2 OFFSET 0) AS e
 	WHERE n.account = 'outside/' || e.currency OR n.account LIKE 'transit/%' GROUP BY e.currency`
 	// selectClosing leaves out a horizon of another cluster, from which the database was restored, and one whose number has come again.
-	selectClosing = `SELECT c.at, c.settled, c.sums, CASE WHEN c.cluster = ` + thisCluster + `
-			AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - c.horizon < 2147483648 THEN (c.horizon % 4294967296)::text END,
-			r.began_at, r.valid, r.first_bad_account, r.bad_transfers
+	selectClosing = `SELECT ` + lastHorizon + lastBooks + manyEntries
+	lastHorizon   = `CASE WHEN c.cluster = ` + thisCluster + `
+			AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - c.horizon < 2147483648 THEN (c.horizon % 4294967296)::text END`
+	lastBooks = `, c.at, c.settled, c.sums, r.began_at, r.valid, r.first_bad_account, r.bad_transfers
 		FROM ledger_closing AS c, (SELECT * FROM ledger_recounts WHERE finished_at IS NOT NULL ORDER BY began_at DESC LIMIT 1) AS r
-		WHERE pg_relation_size('entries') > $1`
+		WHERE `
+	manyEntries = `pg_relation_size('entries') > $1`
 )
 
 // thisCluster tells the numbers of this cluster's transactions from those of others.
@@ -245,7 +249,7 @@ func (l *Ledger) closedBooks(ctx context.Context, tx pgx.Tx) (*closedBooks, erro
 		b    closedBooks
 		sums string
 	)
-	err := tx.QueryRow(ctx, selectClosing, l.wholeBelow).Scan(&b.at, &b.settled, &sums, &b.horizon, &b.recounted, &b.valid, &b.badAccount, &b.badTransfers)
+	err := tx.QueryRow(ctx, l.books().selectClosing, l.wholeBelow).Scan(&b.horizon, &b.at, &b.settled, &sums, &b.recounted, &b.valid, &b.badAccount, &b.badTransfers)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -256,13 +260,13 @@ func (l *Ledger) closedBooks(ctx context.Context, tx pgx.Tx) (*closedBooks, erro
 }
 
 // countSince counts what is new since a closing, all balances, and all holds.
-func countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (ledger.Integrity, error) {
+func (l *Ledger) countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (ledger.Integrity, error) {
 	out := ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, ClosedAt: base.at, RecountedAt: base.recounted}
 	inside, accounts, err := sumInside(ctx, tx)
 	if err != nil {
 		return out, err
 	}
-	suspects, bad, err := findSuspects(ctx, tx, base.horizon, accounts)
+	suspects, bad, err := l.findSuspects(ctx, tx, base.horizon, accounts)
 	if err != nil {
 		return out, err
 	}
@@ -303,11 +307,11 @@ func countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (ledger.Integ
 
 // findSuspects returns the accounts that their closings and the entries since don't explain, maxSuspects of a kind at most, and transfers
 // that are not what their entries say.
-func findSuspects(ctx context.Context, tx pgx.Tx, horizon *string, accounts int64) (suspects []string, bad map[uuid.UUID]bool, err error) {
+func (l *Ledger) findSuspects(ctx context.Context, tx pgx.Tx, horizon *string, accounts int64) (suspects []string, bad map[uuid.UUID]bool, err error) {
 	if suspects, err = pgkit.Rows(ctx, tx, pgx.RowTo[string], suspectHolds, maxSuspects); err != nil {
 		return nil, nil, err
 	}
-	rows, err := tx.Query(ctx, suspectAccounts, maxSuspects, horizon)
+	rows, err := tx.Query(ctx, l.books().suspectAccounts, maxSuspects, horizon)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -19,9 +19,9 @@ const (
 	// closeAccounts counts what is new of some changed accounts, in their order, and closes those that agree. A closing that another process has
 	// made in the meantime, of a later version, stays. It returns those that do not follow from their closing, and how many have an entry that is
 	// not what its transfer says, which are not closed either.
-	closeAccounts = `
-	WITH part AS MATERIALIZED (
-		SELECT a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE ` + changedSince + ` AND a.id > $1 ORDER BY a.id LIMIT $3),
+	closeAccounts  = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + changedSince + closePart
+	partOfAccounts = ` a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
+	closePart      = ` AND a.id > $1 ORDER BY a.id LIMIT $3),
 	changed AS MATERIALIZED (
 		SELECT p.id, p.currency, p.version, p.available, p.held, c.version AS since, coalesce(c.available::numeric + c.held, 0) AS before
 		FROM part AS p LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[p.id])
@@ -46,9 +46,10 @@ const (
 	WHERE e.total = a.available::numeric + a.held AND e.others = 0
 	ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held`
 	// moveClosing writes what a closing has found, where no other one has come as far.
-	// Its horizon moves where all accounts are closed.
-	moveClosing = `UPDATE ledger_closing SET at = $1, settled = $2, sums = $3, horizon = CASE WHEN $4 THEN $5 ELSE horizon END,
-		cluster = CASE WHEN $4 THEN ` + thisCluster + ` ELSE cluster END WHERE at < $1 AND settled <= $2`
+	// Its horizon moves to the new one, if there is one.
+	moveClosing = `UPDATE ledger_closing SET` + moveSums + `horizon = coalesce($4::bigint, horizon), cluster = CASE WHEN $4::bigint IS NULL THEN cluster ELSE ` + thisCluster + ` END` + moveOn
+	moveSums    = ` at = $1, settled = $2, sums = $3, `
+	moveOn      = ` WHERE at < $1 AND settled <= $2`
 	// beginClosing reads the time, and the first transaction that may not have ended yet: what it and later ones write, nested ones
 	// included, is looked at by the next closing.
 	beginClosing = `SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
@@ -77,7 +78,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context) (*Closing, error) {
 		var closed, strange int64
 		var suspects []string
 		if err := l.write(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, closeAccounts, last, base.horizon, closeAtOnce).Scan(&n, &last, &closed, &suspects, &strange)
+			return tx.QueryRow(ctx, l.books().closeAccounts, last, base.horizon, closeAtOnce).Scan(&n, &last, &closed, &suspects, &strange)
 		}); err != nil {
 			return nil, fmt.Errorf("postgres: close accounts: %w", err)
 		}
@@ -97,7 +98,10 @@ func (l *Ledger) CloseAccounts(ctx context.Context) (*Closing, error) {
 			c.Bad += int64(len(suspects)) - anew
 		}
 	}
-	c.Balanced, err = l.closeFlows(ctx, base, began, horizon, c.Bad == 0)
+	if c.Bad > 0 {
+		horizon = nil // An account that does not agree is looked at again.
+	}
+	c.Balanced, err = l.closeFlows(ctx, base, began, horizon)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: close the books: %w", err)
 	}
@@ -105,12 +109,12 @@ func (l *Ledger) CloseAccounts(ctx context.Context) (*Closing, error) {
 }
 
 // beginClosing returns the last closing, the time, and the horizon of a closing that begins now.
-func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.Time, horizon int64, err error) {
+func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.Time, horizon *int64, err error) {
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if base, err = l.closedBooks(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, beginClosing).Scan(&now, &horizon)
+		return tx.QueryRow(ctx, l.books().beginClosing).Scan(&now, &horizon)
 	})
 	if err != nil {
 		err = fmt.Errorf("postgres: read the last closing: %w", err)
@@ -135,9 +139,8 @@ func (l *Ledger) write(ctx context.Context, write func(pgx.Tx) error) error {
 	})
 }
 
-// closeFlows adds what came in and went out to the last closing, and reports whether the accounts have it. The horizon moves where all
-// accounts are closed.
-func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.Time, horizon int64, all bool) (balanced bool, err error) {
+// closeFlows adds what came in and went out to the last closing, and reports whether the accounts have it. The horizon moves where there is one.
+func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.Time, horizon *int64) (balanced bool, err error) {
 	upto := uuidAt(began.Add(-settledAfter))
 	if string(upto[:]) < string(base.settled[:]) {
 		upto = base.settled
@@ -170,7 +173,7 @@ func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.T
 	sums, err := json.Marshal(settled)
 	if err == nil {
 		err = l.write(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, moveClosing, began, upto, string(sums), all, horizon)
+			_, err := tx.Exec(ctx, l.books().moveClosing, began, upto, string(sums), horizon)
 			return err
 		})
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
@@ -31,7 +31,8 @@ const (
 	// startClosings gives closings what they go on from. What they have summed themselves gives way: it is counted now.
 	startClosings = `INSERT INTO ledger_closing (at, settled, sums) VALUES ($1, $2, $3)
 		ON CONFLICT (one) DO UPDATE SET settled = excluded.settled, sums = excluded.sums`
-	selectBooksKept = `SELECT pg_relation_size('entries') > $2, count(*) FILTER (WHERE finished_at IS NULL AND runner = $1) > 0,
+	selectBooksKept = `SELECT ` + manyEntries + booksKept
+	booksKept       = `, count(*) FILTER (WHERE finished_at IS NULL AND runner = $2) > 0,
 		clock_timestamp() - (SELECT at FROM ledger_closing), clock_timestamp() - max(began_at) FILTER (WHERE finished_at IS NOT NULL),
 		coalesce((array_agg(valid ORDER BY began_at DESC) FILTER (WHERE finished_at IS NOT NULL))[1], true) FROM ledger_recounts`
 )
@@ -116,13 +117,16 @@ func (l *Ledger) Recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrity, error) {
 	var large bool
 	err := l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, `SELECT pg_relation_size('entries') > $1`, l.wholeBelow).Scan(&large)
+		return tx.QueryRow(ctx, l.books().large, l.wholeBelow).Scan(&large)
 	})
 	if err != nil {
 		return ledger.Integrity{}, err
 	}
 	if !large {
 		return l.whole(ctx)
+	}
+	if !l.tellsRows() {
+		return l.recountAtOnce(ctx, o)
 	}
 	r, err := l.openRecount(ctx, o)
 	for err == nil && r.Step < recountSteps {
@@ -175,7 +179,7 @@ func (l *Ledger) openRecount(ctx context.Context, o RecountOptions) (*recount, e
 			begun, err = r.begin(ctx, tx, o)
 			return err
 		})
-		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "40001" {
+		if pgkit.Code(err) == serializationFailure {
 			begun, err = false, nil
 		}
 		if begun || err != nil {
@@ -263,7 +267,7 @@ type Books struct {
 // Books returns it. Recounts under way are those of one runner.
 func (l *Ledger) Books(ctx context.Context, runner string) (b Books, err error) {
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, selectBooksKept, runner, l.wholeBelow).Scan(&b.Large, &b.UnderWay, &b.Closed, &b.Recounted, &b.Valid)
+		return tx.QueryRow(ctx, l.books().kept, l.wholeBelow, runner).Scan(&b.Large, &b.UnderWay, &b.Closed, &b.Recounted, &b.Valid)
 	})
 	if err != nil {
 		err = fmt.Errorf("postgres: read what was done with the books: %w", err)

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -73,7 +75,7 @@ func TestBooksAddUpUnderLoad(t *testing.T) {
 				if err != nil || !in.Valid {
 					return fmt.Errorf("recount %d: %+v: %w", round, in, errors.Join(err))
 				}
-				if ended[i]++; !in.RecountedAt.Equal(began) {
+				if ended[i]++; l.tellsRows() && !in.RecountedAt.Equal(began) {
 					return fmt.Errorf("recount %d did not agree by itself", round)
 				}
 			}
@@ -94,6 +96,7 @@ func TestBooksAddUpUnderLoad(t *testing.T) {
 // TestRecountGoesOn interrupts a recount after each of its parts. The next run goes on, whoever makes it, and its sums are the same.
 func TestRecountGoesOn(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
 	db := open(t, Options{URL: database(t), MaxConns: 4})
 	books := large(db)
 	money := newLedgerService(t, db)
@@ -143,6 +146,7 @@ func TestRecountGoesOn(t *testing.T) {
 // TestRecountBeginsAnew has rows get other places in the middle of a recount, and asks for a new beginning.
 func TestRecountBeginsAnew(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
 	db := open(t, Options{URL: database(t), MaxConns: 4})
 	books := large(db)
 	fund(t, newLedgerService(t, db), 1000, "ann", "ben")
@@ -242,6 +246,7 @@ func TestWrongClosingsHideNoAccount(t *testing.T) {
 // TestHorizonHidesNoAccount: a closing passes over rows that are older than the last one's horizon, and over no others.
 func TestHorizonHidesNoAccount(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.RowVersions)
 	db := tampered(t)
 	books, money := large(db), newLedgerService(t, db)
 	fund(t, money, 1000, "ann", "ben")

@@ -119,10 +119,10 @@ func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger
 }
 
 // speculativeStatements are those of speculative transactions.
-func speculativeStatements() []string {
+func speculativeStatements(find raising) []string {
 	return []string{
 		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
-		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, guardedRaiseStanding, guardedRaiseUnique, insertStanding, insertBids,
+		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, find.guarded, guardedRaiseUnique, insertStanding, insertBids,
 		insertReferences, insertLegs,
 	}
 }

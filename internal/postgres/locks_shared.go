@@ -45,6 +45,9 @@ func (l *Locks) newTogether() *groupcommit.Group[struct{}, lockErrand, lockDone]
 
 // share decides an errand together with others. An error is the command's; one that is left alone has none.
 func (l *Locks) share(ctx context.Context, e lockErrand) (lockDone, error) {
+	if !l.backend.Shares() {
+		return lockDone{}, nil
+	}
 	done, err := l.together.Do(ctx, struct{}{}, e)
 	reason := "contended"
 	_, blocked := errors.AsType[*command.BlockedError](err)

@@ -115,7 +115,7 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.I
 			locks.accounts = guessed
 		}
 		began := time.Now()
-		campaign, news, err := lockCampaign(ctx, tx, id, &inv, along)
+		campaign, news, err := l.db.lockCampaign(ctx, tx, id, &inv, along)
 		waited := time.Since(began)
 		if campaign == nil && isLockTimeout(err) {
 			return l.db.blocked.add(campaignRow, id.String())
@@ -242,7 +242,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 // campaignLockClass is the first half of the advisory locks' key space that campaigns use.
 const campaignLockClass = 0x4641 // "FA"
 
-// The advisory lock stands in front of the row's: it is an extra gate, held to the end of the transaction. Its key
+// The advisory lock, or the row of a [pgkit.Gate], stands in front of the campaign's row: it is an extra gate, held to the end of the transaction. Its key
 // is a hash, so unrelated campaigns may now and then wait for each other; none can pass that should not.
 const (
 	gateCampaign   = `SELECT pg_advisory_xact_lock($1, hashtext($2))`
@@ -261,14 +261,22 @@ const (
 // sale that it knows of is not the database's: a failover has lost it, and others may have been made since. Behind them travel the
 // statements of along; nil: none. Where another process was found to sell, too, its sales since are asked for along. After an error the
 // campaign is nil where its row was not had.
-func lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory, along *bookLock) (*lottery.Campaign, []sale, error) {
+func (db *DB) lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInventory, along *bookLock) (*lottery.Campaign, []sale, error) {
 	var (
 		b    pgx.Batch
 		last []uuid.UUID
 		news []sale
 	)
+	rows, err := db.gate.Rows(ctx, tx)
+	if err != nil {
+		return nil, nil, err
+	}
 	b.Queue(waitBriefly)
-	b.Queue(gateCampaign, campaignLockClass, id.String())
+	if rows {
+		b.Queue(pgkit.In("", pgkit.GateRow), pgkit.GateOf(id[14], id[15]))
+	} else {
+		b.Queue(gateCampaign, campaignLockClass, id.String())
+	}
 	read := queueCampaign(&b, lockCampaignRow, id)
 	remembers := *known != nil && (*known).Sold() > 0
 	if remembers {
@@ -280,7 +288,7 @@ func lockCampaign(ctx context.Context, tx pgx.Tx, id uuid.UUID, known **knownInv
 	if along != nil {
 		along.queue(ctx, tx, &b)
 	}
-	err := pgkit.Send(ctx, tx, &b)
+	err = pgkit.Send(ctx, tx, &b)
 	campaign, missing := read()
 	switch {
 	case err != nil:

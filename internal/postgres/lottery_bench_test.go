@@ -88,7 +88,7 @@ func BenchmarkAdvisoryLocks(b *testing.B) {
 		},
 		"campaign": func(int) error {
 			return db.run(b.Context(), "lottery", func(ctx context.Context, tx pgx.Tx) error {
-				_, _, err := lockCampaign(ctx, tx, id, new(*knownInventory), nil)
+				_, _, err := db.lockCampaign(ctx, tx, id, new(*knownInventory), nil)
 				return err
 			})
 		},

@@ -90,7 +90,7 @@ func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
 // migrateWith is Migrate with the steps in a directory "migrations" of files.
 func migrateWith(ctx context.Context, url string, elections pglock.Schema, files fs.FS) ([]Migration, error) {
 	var applied []Migration
-	err := withProvider(url, files, func(p *goose.Provider, db *sql.DB) error {
+	err := withProvider(url, portable(ctx, url, files), func(p *goose.Provider, db *sql.DB) error {
 		version, newest, err := p.GetVersions(ctx)
 		switch {
 		case err != nil:

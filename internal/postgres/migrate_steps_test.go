@@ -97,7 +97,7 @@ func TestStepWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	for _, change := range []struct{ table, column, before string }{
 		{"accounts", "nickname", ""},
-		{"lock_arbiter", "token_floor", `ALTER TABLE lock_arbiter DROP COLUMN token_floor; DROP FUNCTION lock_share`}, // As before there were any.
+		{"lock_arbiter", "token_floor", `ALTER TABLE lock_arbiter DROP COLUMN token_floor; DROP FUNCTION IF EXISTS lock_share`}, // As before there were any.
 	} {
 		t.Run(change.table, func(t *testing.T) {
 			t.Parallel()

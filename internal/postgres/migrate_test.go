@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
@@ -52,6 +53,7 @@ func checkApplied(t *testing.T, url string) {
 // that lacks some of them is refused.
 func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions, pgkit.Deferrable)
 	load := func(more string) string {
 		url := pgtest.NewDatabase(t, nil)
 		conn, err := pgx.Connect(t.Context(), url)

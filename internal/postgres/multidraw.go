@@ -58,8 +58,16 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		)
 		// Who has the lock key is asked first and the keys last: a repeat of the request that took the lock key then sees that
 		// request, too, and does not get that the lock key is held. What is free here is taken by way of a unique index.
+		rows, err := m.db.gate.Rows(ctx, tx)
+		if err != nil {
+			return err
+		}
 		for _, key := range keys {
-			b.Queue(claimKey, key[:])
+			if rows {
+				b.Queue(pgkit.In("", pgkit.GateRow), pgkit.GateOf(key[0], key[1]))
+			} else {
+				b.Queue(claimKey, key[:])
+			}
 		}
 		b.Queue(selectHolder, lockKey).Query(collect(&holders, pgx.RowTo[uuid.UUID]))
 		for _, key := range keys {
@@ -157,8 +165,16 @@ func (m *Multidraws) Update(ctx context.Context, id uuid.UUID, keys []idempotenc
 			found []multidraw.Operation
 			seeds [][]byte
 		)
+		rows, err := m.db.gate.Rows(ctx, tx)
+		if err != nil {
+			return err
+		}
 		b.Queue(lockMultidraw, id)
-		b.Queue(claimPendingKey, id)
+		if rows {
+			b.Queue(pgkit.In("", pgkit.GateRowOf("multidraws")), id)
+		} else {
+			b.Queue(claimPendingKey, id)
+		}
 		// Each statement has its own snapshot, so what is read after the lock is what its last holder committed.
 		b.Queue(selectMultidraw, id).Query(collect(&found, scanMultidraw))
 		b.Queue(selectDrawSeed, id).Query(collect(&seeds, pgx.RowTo[[]byte]))

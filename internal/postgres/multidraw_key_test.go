@@ -198,7 +198,7 @@ func TestMultidrawKeyWhileItsAnswerIsDecided(t *testing.T) {
 	<-slow.reached
 	go ask1(services[1])
 	testwait.Eventually(t, patience, "the second waits for the first", func() bool {
-		return len(answers) > 0 || ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()`) == 1
+		return len(answers) > 0 || ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`) == 1
 	})
 	close(slow.open)
 	first, second := <-answers, <-answers

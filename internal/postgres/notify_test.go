@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -27,6 +29,12 @@ func newProcess(t *testing.T, url string, o live.Options) *process {
 	t.Helper()
 	p := &process{db: open(t, Options{URL: url, MaxConns: 4})}
 	o.Log, o.Wire = NewEvents(p.db, testViews()), NewNotifications(p.db)
+	return p.run(t, o)
+}
+
+// run runs the process's hub.
+func (p *process) run(t *testing.T, o live.Options) *process {
+	t.Helper()
 	p.hub = live.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -71,6 +79,7 @@ func (p *process) follow(t *testing.T, topic string) func() live.Message {
 // listeners waits until n sessions listen, and returns them.
 func listeners(t *testing.T, db *DB, n int) {
 	t.Helper()
+	pgtest.Needs(t, pgkit.Notify)
 	testwait.Eventually(t, patience, fmt.Sprintf("%d processes listen", n), func() bool {
 		return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name = 'fairlead live' AND query LIKE 'LISTEN%' AND state = 'idle'`) == n

@@ -20,6 +20,8 @@ const (
 	readyWithin = 2 * time.Second
 
 	insufficientPrivilege = "42501"
+	undefinedTable        = "42P01"
+	serializationFailure  = "40001"
 )
 
 // The write of a look at readiness. A temporary table is empty after each commit, so that each insertion takes a new block from
@@ -146,7 +148,7 @@ func unready(where operator.Unreadiness, err error) error {
 		where = operator.UnreadyReadOnly
 	case code == "53100": // disk_full
 		where = operator.UnreadyDisk
-	case code == "42P01": // undefined_table: the database has no schema
+	case code == undefinedTable: // the database has no schema
 		where = operator.UnreadySchema
 	case strings.HasPrefix(code, "53"): // too many connections, out of memory
 		where = operator.UnreadyPool

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
@@ -321,6 +323,9 @@ func TestALockedAccountStopsItsOwnCrossTransfersAlone(t *testing.T) {
 	for _, c := range []struct{ mode, to string }{{"saga", "local"}, {"saga", "eu"}, {"twophase", "eu"}} {
 		t.Run(c.mode+" to "+c.to, func(t *testing.T) {
 			t.Parallel()
+			if c.mode == "twophase" {
+				pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
+			}
 			e, other := twoLedgers(t)
 			for _, account := range []string{"ann", "ben"} {
 				e.account(account, "EUR", 1000)

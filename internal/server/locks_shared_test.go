@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 // takeTurns has clients lock and unlock a key each, so many times, and checks tokens and repeats.
@@ -47,6 +50,7 @@ func (e *env) takeTurns(clients, times int) {
 
 func TestLocksOfDifferentKeysShareTransactions(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	e := newEnv(t)
 	const clients, times = 24, 10
 	before := e.lastTransaction()

@@ -22,7 +22,7 @@ func TestPrunedTransfers(t *testing.T) {
 	other.account("bob", "EUR", 0)
 	body := map[string]string{}
 	first := map[string]*reply{}
-	for _, mode := range []string{"saga", "twophase"} {
+	for _, mode := range modes() {
 		body[mode] = crossBody("local", "alice", "eu", "bob", 10, mode)
 		first[mode] = e.keyed("key-"+mode, "/v1/cross-transfers", body[mode]).want(201)
 	}
@@ -46,8 +46,8 @@ func TestPrunedTransfers(t *testing.T) {
 	// The one that has not ended is older than both, and stays.
 	exec(`UPDATE sagas SET created_at = created_at - interval '25 hours', ended_at = ended_at - interval '25 hours'`)
 	exec(`INSERT INTO saga_legs (saga, step, outcome, reason, at) VALUES ($1, 'debit', 'refused', 'another server''s', now() - interval '1 year')`, newUUID())
-	prune(2)
-	for _, mode := range []string{"saga", "twophase"} {
+	prune(len(modes()))
+	for _, mode := range modes() {
 		e.get("/v1/cross-transfers/"+first[mode].str("id")).problem(404, "not_found")
 		again := e.keyed("key-"+mode, "/v1/cross-transfers", body[mode])
 		if again.want(201); string(again.body) != string(first[mode].body) {
@@ -55,8 +55,9 @@ func TestPrunedTransfers(t *testing.T) {
 		}
 	}
 	e.get(waiting).want(200)
-	e.wantBalance("alice", 80)
-	other.wantBalance("bob", 20)
+	moved := int64(10 * len(modes()))
+	e.wantBalance("alice", 100-moved)
+	other.wantBalance("bob", moved)
 	if here, there := e.count("saga_legs"), other.count("saga_legs"); here != 1 || there != 0 {
 		t.Errorf("%d and %d marks are left, want that of another server's alone", here, there)
 	}
@@ -68,13 +69,13 @@ func TestPrunedTransfers(t *testing.T) {
 	if n, err := db.SweepKeys(t.Context(), 24*time.Hour); err != nil || n < 2 {
 		t.Errorf("swept %d keys, %v", n, err)
 	}
-	for _, mode := range []string{"saga", "twophase"} {
+	for _, mode := range modes() {
 		if again := e.keyed("key-"+mode, "/v1/cross-transfers", body[mode]).want(201); again.str("id") == first[mode].str("id") {
 			t.Errorf("%s: the pruned transfer is back", mode)
 		}
 	}
-	e.wantBalance("alice", 60)
-	other.wantBalance("bob", 40)
+	e.wantBalance("alice", 100-2*moved)
+	other.wantBalance("bob", 2*moved)
 	// One whose client went away before the answer has the key itself: it behaves likewise.
 	exec(`UPDATE sagas SET key = sha256('gone'), fingerprint = sha256('gone'), execution = id, ended_at = ended_at - interval '25 hours' WHERE protocol = 'saga' AND status = 'completed'`)
 	prune(1)

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 // withRemote is a server and another one, whose ledger it knows over HTTP as us.
@@ -180,6 +183,7 @@ func TestStuckSaga(t *testing.T) {
 // TestInDoubtRoute shows a prepared transaction of ours, and none of others.
 func TestInDoubtRoute(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	e, other := twoLedgers(t)
 	e.account("alice", "EUR", 100)
 	other.account("bob", "EUR", 0)

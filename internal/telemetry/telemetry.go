@@ -300,6 +300,14 @@ type SharedTarget struct {
 	Rate   float64
 }
 
+// ObserveEngine registers the metric of what the database's engine lacks, and says so once.
+func ObserveEngine(r prometheus.Registerer, missing []string) {
+	lacks := metricsOf(r, "fairlead_database_").gauges("lacks", "1 for each capability that the database was found to lack at the start, and that has something else in its place.", "capability")
+	for _, c := range missing {
+		lacks.WithLabelValues(c).Set(1)
+	}
+}
+
 // ObserveShared registers the metric of the targets that this server works on in turns with others; what there is at a scrape is all
 // that it shows. T is the [SharedTarget] of whoever counts them.
 func ObserveShared[T ~struct {

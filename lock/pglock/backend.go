@@ -115,10 +115,12 @@ type Backend struct {
 	joined  chan struct{} // has a value when there are fresh ones
 	hints   chan uuid.UUID
 	hearing atomic.Bool // notifications arrive
+	mute    atomic.Bool // there are none in this database
 
 	errands  *groupcommit.Group[struct{}, errand, errandDone]
 	busy     atomic.Int64 // simple requests, and releases, that are under way
-	unshared atomic.Bool  // the tables are of a version that can't share
+	unshared atomic.Bool  // the database can't share
+	plain    atomic.Bool  // it has none of the functions
 
 	// pollFails says that the last poll has failed; it is the watching goroutine's own.
 	pollFails bool

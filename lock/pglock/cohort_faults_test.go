@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -127,6 +129,7 @@ func TestLateRequestIsRefused(t *testing.T) {
 // asks again, and gets in line anew.
 func TestRequestWhoseOwnRowIsDead(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	b := open(t, database(t), Options{})
 	h := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{TTL: time.Hour})
 	w := &waiter{

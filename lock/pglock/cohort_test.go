@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -96,6 +97,7 @@ func (b *Backend) inCohort(h *lock.Held) bool {
 // as one of a cohort. It returns what the three got, and the others. A machine that is slow may need many keys.
 func running(t *testing.T, b *Backend, n int, ttl time.Duration) (k string, three [3]*lock.Held, others []<-chan *lock.Held) {
 	t.Helper()
+	pgtest.Needs(t, pgkit.Functions)
 	for try, began := 0, time.Now(); time.Since(began) < time.Minute; try++ {
 		k = fmt.Sprintf("k%d-%s", try, uuid.NewString())
 		first := acquire(t, lock.New(b, lock.LockerOptions{}), k, lock.Options{})
@@ -225,6 +227,7 @@ func TestCohortSkipsWhoHasLeft(t *testing.T) {
 // a newer token than any of them had.
 func TestCohortOfADeadProcess(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	const ttl = 2 * time.Second
 	url := database(t)
 	other := open(t, url, Options{})
@@ -249,6 +252,7 @@ func TestCohortOfADeadProcess(t *testing.T) {
 // TestDeadlockOfACohort: a cycle through a lock that was passed on is found.
 func TestDeadlockOfACohort(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	url := database(t)
 	b := open(t, url, Options{})
 	far := open(t, url, Options{})

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -99,6 +100,7 @@ func TestInstallTwiceAtOnce(t *testing.T) {
 
 func TestEveryStatementCanBePrepared(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	p := pool(t, database(t))
 	conn, err := p.Acquire(t.Context())
 	testwait.Must(t, err)

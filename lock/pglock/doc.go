@@ -40,6 +40,8 @@
 // a round trip each, a renewal one; waiting holds no connection and no transaction. It is safe behind a pooler that assigns
 // connections by transaction (PgBouncer needs 1.21 with max_prepared_statements above 0, or default_query_exec_mode=exec in
 // the URL; the suite passes behind 1.18, 1.24 and 1.26): there notifications do not arrive, which is noticed, and polling becomes faster, see [BlindPollInterval].
+// The same where the database has no notifications at all. Where it has no PL/pgSQL, [Schema.Install] leaves the functions out, and transactions do what they would;
+// then there are no cohorts, and no shared commits.
 //
 // # What it does not promise
 //

@@ -8,12 +8,6 @@
 -- a join might begin at the wrong end. So each statement looks something up by one index. Then no plan depends on the values, and
 -- one that is made for all of them saves making one at each call, which took half of the functions' time.
 
--- Which process waits, if it is to be told of the grant through its memory.
-ALTER TABLE lock_waiters ADD COLUMN IF NOT EXISTS process uuid;
-
--- The first token of a new key is above the floor, which is raised when a restored database has forgotten keys.
-ALTER TABLE lock_arbiter ADD COLUMN IF NOT EXISTS token_floor bigint NOT NULL DEFAULT 0;
-
 -- Requests of one process for one key, in order. If the key is free the first is granted it ('granted'). The others that
 -- will wait get in line; each has a ticket then, which is else 0.
 CREATE OR REPLACE FUNCTION lock_ask(
@@ -156,7 +150,9 @@ BEGIN
         -- Taking the lock is what makes it durable; should the database crash before that, it is still its last holder's.
         -- NOTIFY makes the commits that have it take turns, which must not wait for the disk.
         PERFORM set_config('synchronous_commit', 'off', true);
-        PERFORM pg_notify(channel, head.id::text);
+        IF channel IS NOT NULL THEN
+            PERFORM pg_notify(channel, head.id::text);
+        END IF;
     END IF;
 END $$;
 

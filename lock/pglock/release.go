@@ -117,6 +117,9 @@ func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released
 
 // endAtOnce ends a lock of one key in one round trip, and tells those whose it is then.
 func (b *Backend) endAtOnce(ctx context.Context, t tenure) (outcome string, err error) {
+	if b.plain.Load() {
+		return outcomeUndecided, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	depth := 1
@@ -132,7 +135,7 @@ func (b *Backend) endAtOnce(ctx context.Context, t tenure) (outcome string, err 
 	)
 	name := "cohort " + t.id.String()
 	start := time.Now()
-	err = b.pool.QueryRow(ctx, b.st.Release, t.key, t.base.String(), t.id.String(), t.token, t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, channel).
+	err = b.pool.QueryRow(ctx, b.st.Release, t.key, t.base.String(), t.id.String(), t.token, t.served, t.tickets, b.process, depth, HandOver.Microseconds(), name, b.channel()).
 		Scan(&outcome, &successors, &tickets, &ours, &token, &expires)
 	if err != nil {
 		return "", err

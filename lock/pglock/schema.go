@@ -14,11 +14,15 @@ import (
 //go:embed schema.sql
 var tablesSQL string
 
+//go:embed columns.sql
+var columnsSQL string
+
 //go:embed functions.sql
 var functionsSQL string
 
-// SchemaSQL is the definition of the tables and functions, in the schema that is first in the search path.
-func SchemaSQL() string { return tablesSQL + "\n" + functionsSQL }
+// SchemaSQL is the definition of the tables and functions, in the schema that is first in the search path. An engine without PL/pgSQL
+// takes it up to its first function, and needs no more.
+func SchemaSQL() string { return tablesSQL + "\n" + columnsSQL + "\n" + functionsSQL }
 
 // Schema names the database schema that has the tables. The empty one is the first of the search path.
 type Schema string
@@ -33,7 +37,13 @@ type Beginner interface {
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
 	err := pgkit.Install(ctx, conn, installLock, string(s),
 		pgkit.Part{Has: `to_regclass('lock_fences') IS NOT NULL`, SQL: tablesSQL},
-		pgkit.Part{Has: `EXISTS (SELECT FROM pg_proc WHERE oid = to_regproc('lock_share') AND 'plan_cache_mode=force_generic_plan' = ANY (proconfig))`, SQL: functionsSQL})
+		pgkit.Part{Has: `2 = (SELECT count(*) FROM pg_attribute WHERE NOT attisdropped AND (attrelid, attname) IN (
+			(to_regclass('lock_waiters'), 'process'), (to_regclass('lock_arbiter'), 'token_floor')))`, SQL: columnsSQL},
+		pgkit.Part{
+			Has: `2 = (SELECT count(*) FROM pg_proc WHERE 'plan_cache_mode=force_generic_plan' = ANY (proconfig)
+			AND (oid = to_regproc('lock_share') OR oid = to_regproc('lock_release') AND prosrc LIKE '%channel IS NOT NULL%'))`,
+			SQL: functionsSQL, Needs: pgkit.Functions,
+		})
 	if err != nil {
 		return fmt.Errorf("pglock: install: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
@@ -96,13 +95,16 @@ func (b *Backend) runErrands(ctx context.Context, _ struct{}, batch []errand) ([
 	return out, nil
 }
 
+// Shares reports whether [Backend.ShareIn] may do anything: not on a database without the function for it, once that is known.
+func (b *Backend) Shares() bool { return !b.unshared.Load() }
+
 // ShareIn grants requests and ends locks within the caller's transaction, which is a READ COMMITTED one, as far as nobody else has to do
 // with them: a request is for one key that is free and that nobody waits for, a lock has one key that nobody waits for, and no other transaction
 // has locked their rows. It waits for nobody. Grants and ended have a nil for each that it left alone, which [Backend.AcquireWith] or
 // [Backend.ReleaseIn] decides. As with the latter, the transaction must commit even if a lock was no longer held.
 func (b *Backend) ShareIn(ctx context.Context, tx pgx.Tx, asks []lock.Request, ends []uuid.UUID) (grants []*lock.Grant, ended []*Released, err error) {
 	grants, ended = make([]*lock.Grant, len(asks)), make([]*Released, len(ends))
-	if b.unshared.Load() {
+	if !b.Shares() {
 		return grants, ended, nil
 	}
 	c := sharedCall{places: make(map[string]int, len(asks)+len(ends)), keys: make(map[string]bool, len(asks))}
@@ -174,9 +176,8 @@ func (b *Backend) callShared(ctx context.Context, db interface {
 ) error {
 	err := db.QueryRow(ctx, b.st.Share, c.askKeys, c.askIDs, c.owners, c.ttls, c.holds, c.endKeys, c.endIDs).
 		Scan(&c.ended, &c.inTime, &c.ages, &c.granted, &c.tokens, &c.leases)
-	const undefinedFunction = "42883"
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == undefinedFunction && !b.unshared.Swap(true) {
-		b.logger.WarnContext(ctx, "locks of different keys share no commits, because the tables are of an older version: install the schema again", "error", err)
+	if pgkit.Code(err) == undefinedFunction && !b.unshared.Swap(true) {
+		b.logger.WarnContext(ctx, "locks of different keys share no commits: the engine has no PL/pgSQL, or the tables are of an older version, so install the schema again", "error", err)
 	}
 	return err
 }

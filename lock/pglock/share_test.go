@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -64,6 +66,7 @@ func lastTransaction(t *testing.T, url string) (id int64) {
 
 func TestLocksOfDifferentKeysShareCommits(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	url := database(t)
 	b := open(t, url, Options{})
 	keys := keysOfWorkers(32)
@@ -130,6 +133,7 @@ func TestSharingWaitsForNobody(t *testing.T) {
 // TestSharingOutlivesSilence: a round trip gets no answer. Others gather behind it no longer than [SharePatience].
 func TestSharingOutlivesSilence(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	url := database(t)
 	b := open(t, url, Options{})
 	keys := keysOfWorkers(16)
@@ -232,6 +236,7 @@ func TestSharingEndsWhatIsOver(t *testing.T) {
 // TestSharingOnOlderTables: without the function all goes on as before, and the log says once what to do.
 func TestSharingOnOlderTables(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Functions)
 	url := database(t)
 	var log strings.Builder
 	b := open(t, url, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -23,6 +24,10 @@ const (
 	outcomeExpired   = "expired"
 	outcomeUndecided = "undecided"
 )
+
+// undefinedFunction is the SQLSTATE of a call of a function that the database does not have: its engine has no PL/pgSQL, or its tables
+// are of an older version. Transactions of plain statements decide then.
+const undefinedFunction = "42883"
 
 // turn is that of the requests of this process for one key, of which one at a time asks: for itself, and for all that have come
 // while another was on its way. So the line of a key that many want grows by one transaction a round trip, and those of one
@@ -158,7 +163,6 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alon
 		ttls, holds = make([]int64, len(batch)), make([]int64, len(batch))
 		patient     = make([]bool, len(batch))
 
-		outcome string
 		token   *int64
 		expires *time.Time
 		tickets []int64
@@ -168,8 +172,17 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alon
 		ids[i], owners[i], ttls[i], holds[i], patient[i] = r.id.String(), r.owner, r.ttl, r.hold, j.w.patient()
 	}
 	start := time.Now()
-	err := b.pool.QueryRow(asking, b.st.Ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
-		Scan(&outcome, &token, &expires, &tickets)
+	outcome, err := outcomeUndecided, error(nil)
+	if !b.plain.Load() {
+		err = b.pool.QueryRow(asking, b.st.Ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
+			Scan(&outcome, &token, &expires, &tickets)
+	}
+	if pgkit.Code(err) == undefinedFunction {
+		if !b.plain.Swap(true) {
+			b.logger.WarnContext(ctx, "requests for locks are several statements: the engine has no PL/pgSQL, or the tables are of an older version, so install the schema again", "error", err)
+		}
+		outcome, err = outcomeUndecided, nil
+	}
 	for i, j := range batch {
 		switch {
 		case err != nil:

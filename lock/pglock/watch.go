@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -304,8 +305,19 @@ func (b *Backend) sendFrom(first uuid.UUID) {
 }
 
 func (b *Backend) notify(ctx context.Context, payload string) error {
+	if b.mute.Load() {
+		return nil
+	}
 	_, err := b.pool.Exec(ctx, b.st.Notify, channel, payload)
 	return err
+}
+
+// channel is what the database's functions notify; nil: nobody.
+func (b *Backend) channel() *string {
+	if b.mute.Load() {
+		return nil
+	}
+	return new(channel)
 }
 
 // listen hears other processes' notifications, until the backend is closed.
@@ -324,9 +336,17 @@ func (b *Backend) listen() {
 			wait.Signal(b.inspect) // What was notified of before is found by looking.
 		},
 	}
-	wait.Reconnect(b.base, func() error { return l.Listen(b.base) }, func(err error, _ time.Duration) {
+	ctx, end := context.WithCancel(b.base)
+	defer end()
+	wait.Reconnect(ctx, func() error { return l.Listen(ctx) }, func(err error, _ time.Duration) {
 		b.hearing.Store(false)
 		wait.Signal(b.inspect)
+		if errors.Is(err, pgkit.ErrNoNotify) {
+			b.mute.Store(true)
+			b.logger.WarnContext(b.base, "processes look for locks that were handed to them, instead of being notified", "error", err)
+			end()
+			return
+		}
 		b.logger.DebugContext(b.base, "listening for locks ended, and is tried again", "error", err)
 	})
 }

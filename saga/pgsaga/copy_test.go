@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
@@ -24,6 +25,7 @@ import (
 // logServer is a server of its own with a log.
 func logServer(t *testing.T) (*localpg.Instance, *pgxpool.Pool) {
 	t.Helper()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	pg := pgtest.Server(t)
 	if err := install(t.Context(), pg.URL()); err != nil {
 		t.Fatal(err)

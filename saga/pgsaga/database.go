@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,6 +53,8 @@ type Database struct {
 	fencing   *runner // on upkeep, which waits for a fence for a moment only
 	committed func(ctx context.Context, id uuid.UUID) ([]string, error)
 	foreign   bool // the marks are not those of this package
+	gate      pgkit.Gate
+	prepares  atomic.Bool // as far as is known before it is tried
 }
 
 var _ saga.Participant = (*Database)(nil)
@@ -59,7 +62,7 @@ var _ saga.Participant = (*Database)(nil)
 // NewDatabase returns the pool's database, which has the tables, see [Schema.Install].
 func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	o.LockTimeout = cmp.Or(o.LockTimeout, DefaultLockTimeout)
-	d := &Database{pool: pool, upkeep: cmp.Or(o.Upkeep, pool), run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
+	d := &Database{gate: pgkit.Gate{Schema: string(o.Schema)}, pool: pool, upkeep: cmp.Or(o.Upkeep, pool), run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
 	d.fencing = newRunner(d.upkeep, fenceTimeout)
 	if d.foreign = d.committed != nil; !d.foreign {
 		d.committed = d.marked
@@ -67,13 +70,23 @@ func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	return d
 }
 
+// mayPrepare is true unless nothing is to be prepared whatever the server could: whoever ends a prepared transaction has an advisory lock.
+const mayPrepare = `to_regclass($1) IS NULL
+	AND NOT 'prepare-transaction' = ANY (regexp_split_to_array(coalesce(current_setting('` + pgkit.Without + `', true), ''), '\s*,\s*'))`
+
 // CanPrepare returns [saga.ErrTwoPhaseUnavailable] where the database takes no prepared transactions.
 func (d *Database) CanPrepare(ctx context.Context) error {
-	most, err := query(ctx, read, d.pool, pgx.RowTo[int], `SELECT current_setting('max_prepared_transactions')::integer`)
+	return d.askPrepare(ctx, `SELECT coalesce(current_setting('max_prepared_transactions', true), '0')::integer > 0 AND `+mayPrepare)
+}
+
+func (d *Database) askPrepare(ctx context.Context, sql string) error {
+	can, err := query(ctx, read, d.pool, pgx.RowTo[bool], sql, d.schema.in(pgkit.GateTable))
 	switch {
+	case pgkit.Refused(err):
+		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)
 	case err != nil:
 		return fmt.Errorf("pgsaga: can it prepare: %w", err)
-	case most[0] == 0:
+	case !can[0]:
 		return saga.ErrTwoPhaseUnavailable
 	}
 	return nil
@@ -132,9 +145,15 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 	if err := checkGID(gid); err != nil {
 		return err
 	}
+	if !d.prepares.Load() { // It is asked once: the answer needs an installation to change.
+		if err := d.askPrepare(ctx, `SELECT `+mayPrepare); err != nil {
+			return err
+		}
+		d.prepares.Store(true)
+	}
 	sent, err := d.run.Prepare(ctx, gid, fn)
 	switch {
-	case sent && pgkit.Code(err) == "55000":
+	case sent && (pgkit.Code(err) == "55000" || pgkit.Refused(err)):
 		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)
 	case sent:
 		return fmt.Errorf("pgsaga: prepare %s: %w", gid, err)

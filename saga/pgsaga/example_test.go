@@ -108,7 +108,7 @@ func printStock(ctx context.Context, pool *pgxpool.Pool) {
 func ExampleDatabase_Branch() {
 	tb := &exampleTB{}
 	defer tb.end()
-	here, there := newPool(tb), newPool(tb)
+	here, there := newWholePool(tb), newWholePool(tb)
 	ctx := context.Background()
 
 	own := pgsaga.NewDatabase(here, pgsaga.Options{Schema: testSchema})

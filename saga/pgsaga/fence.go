@@ -55,7 +55,7 @@ func (d *Database) MoveFence(ctx context.Context, coordinator string, from, toke
 		}
 		if holder != incarnation {
 			// What the other began under its fence comes to an end first.
-			if _, err := tx.Exec(ctx, lockFence, coordinator); err != nil {
+			if err := d.lockFence(ctx, tx, coordinator); err != nil {
 				return err
 			}
 		}
@@ -71,6 +71,17 @@ func (d *Database) MoveFence(ctx context.Context, coordinator string, from, toke
 		return nil, fmt.Errorf("pgsaga: move the fence of %s: %w", coordinator, err)
 	}
 	return f, nil
+}
+
+// lockFence takes the fence's lock. A database without advisory locks has the fence's row alone: nothing is prepared there, see
+// [Database.CanPrepare].
+func (d *Database) lockFence(ctx context.Context, tx pgx.Tx, coordinator string) error {
+	rows, err := d.gate.Rows(ctx, tx)
+	if err != nil || rows {
+		return err
+	}
+	_, err = tx.Exec(ctx, lockFence, coordinator)
+	return err
 }
 
 // EndPrepared implements [saga.Participant]. A prepared transaction can't be ended within a transaction, which could lock the

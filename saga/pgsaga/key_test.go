@@ -1,12 +1,16 @@
 package pgsaga_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -15,7 +19,28 @@ import (
 // make one under that key, which could come to its end, and leave the key, before the first goes on.
 func TestOneKeyAtATime(t *testing.T) {
 	t.Parallel()
-	log := pgsaga.NewLog(newPool(t), pgsaga.LogOptions{Schema: testSchema})
+	t.Run("by advisory locks", func(t *testing.T) {
+		t.Parallel()
+		oneKeyAtATime(t, newPool(t))
+	})
+	t.Run("by rows", func(t *testing.T) {
+		t.Parallel()
+		url := pgtest.Without(t, pgtest.NewDatabase(t, nil), pgkit.AdvisoryLocks)
+		if err := install(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+		pool := poolOf(t, url)
+		oneKeyAtATime(t, pool)
+		// Whoever ends a prepared transaction would need an advisory lock.
+		if err := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: testSchema}).CanPrepare(t.Context()); !errors.Is(err, saga.ErrTwoPhaseUnavailable) {
+			t.Errorf("it can prepare: %v", err)
+		}
+	})
+}
+
+func oneKeyAtATime(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	log := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema})
 	key, other := idempotency.NewID("me", "POST", "/", "key"), idempotency.NewID("me", "POST", "/", "other")
 	looked, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {

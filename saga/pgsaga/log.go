@@ -54,6 +54,7 @@ type Log struct {
 	answers Answers
 	schema  Schema
 	prefix  string
+	gate    pgkit.Gate // of keys
 }
 
 var _ saga.Store = (*Log)(nil)
@@ -61,7 +62,7 @@ var _ saga.Store = (*Log)(nil)
 // NewLog returns the log in the pool's database, which has the tables.
 func NewLog(pool *pgxpool.Pool, o LogOptions) *Log {
 	own := newRunner(pool, 0)
-	l := &Log{pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, prefix: cmp.Or(o.Prefix, "saga:")}
+	l := &Log{gate: pgkit.Gate{Schema: string(o.Schema)}, pool: pool, run: o.Run, read: o.Read, answers: o.Answers, schema: o.Schema, prefix: cmp.Or(o.Prefix, "saga:")}
 	if l.run == nil {
 		l.run = own.run
 	}
@@ -145,8 +146,16 @@ const (
 // claimKey takes a lock of an idempotency key until the commit. The key belongs to its saga until the answer is decided, and
 // then to the record of the answer; whoever makes a saga under it, and whoever moves it from one to the other, has the lock.
 // Without it, a repeat that has found no record yet could meet no saga with the key any more.
-func claimKey(ctx context.Context, tx pgx.Tx, key []byte) error {
-	_, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`, key)
+func (l *Log) claimKey(ctx context.Context, tx pgx.Tx, key []byte) error {
+	rows, err := l.gate.Rows(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if rows {
+		_, err := tx.Exec(ctx, l.schema.in(pgkit.GateRow), pgkit.GateOf(key[0], key[1]))
+		return err
+	}
+	_, err = tx.Exec(ctx, `SELECT pg_advisory_xact_lock(('x' || encode(substr($1::bytea, 1, 8), 'hex'))::bit(64)::bigint)`, key)
 	return err
 }
 
@@ -156,7 +165,7 @@ func (l *Log) Create(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 		var raw []byte
 		for _, key := range keys {
 			raw = key[:]
-			if err := claimKey(ctx, tx, raw); err != nil {
+			if err := l.claimKey(ctx, tx, raw); err != nil {
 				return err
 			}
 		}
@@ -224,7 +233,7 @@ func (l *Log) Update(ctx context.Context, id uuid.UUID, keys []idempotency.ID, d
 		}
 		u := saga.Unit{Saga: found[0]}
 		if u.Saga.Pending != nil {
-			if err := claimKey(ctx, tx, u.Saga.Pending.ID[:]); err != nil {
+			if err := l.claimKey(ctx, tx, u.Saga.Pending.ID[:]); err != nil {
 				return err
 			}
 		}

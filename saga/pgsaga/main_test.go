@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -45,6 +46,14 @@ func install(ctx context.Context, url string) (err error) {
 func newPool(tb testing.TB) *pgxpool.Pool {
 	tb.Helper()
 	return poolOf(tb, pgtest.NewDatabase(tb, install))
+}
+
+// newWholePool is newPool of a database that lacks nothing, whatever the run switches off.
+func newWholePool(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	url := pgtest.Without(tb, pgtest.NewDatabase(tb, nil))
+	testwait.Must(tb, install(context.Background(), url))
+	return poolOf(tb, url)
 }
 
 func poolOf(tb testing.TB, url string) *pgxpool.Pool {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
@@ -24,6 +25,7 @@ type twoDatabases struct {
 
 func openTwo(t *testing.T) *twoDatabases {
 	t.Helper()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	h := &twoDatabases{}
 	for i := range h.pools {
 		h.pools[i] = newPool(t)

@@ -25,13 +25,17 @@ import (
 // Nobody looks at results in between, so the statements must refuse by themselves where they must not be committed, and a
 // transaction that rests on an earlier one must have guards that fail when that one did.
 //
+// With Explicit, BEGIN goes before the statements, and COMMIT behind their Sync with one of its own: what comes behind an error up to a
+// Sync is not executed, and a COMMIT of a transaction that has failed rolls it back.
+//
 // It connects when it is first used, and again after a failure. It is safe for concurrent use.
 type Pipeline struct {
 	Config     *pgx.ConnConfig
 	Presence   *pgkit.Presence
 	Statements []string // all that can be sent
 	// Met is called with a new connection before it is used; it may be nil.
-	Met func(ctx context.Context, conn *pgx.Conn) error
+	Met      func(ctx context.Context, conn *pgx.Conn) error
+	Explicit bool
 
 	mu      sync.Mutex // held while a transaction is made and sent, which keeps their order
 	link    *link
@@ -45,6 +49,12 @@ type Pipeline struct {
 const (
 	crowded  = 2
 	waitLess = `SELECT set_config('lock_timeout', '8ms', true)`
+)
+
+// begin and commit are those of an explicit transaction.
+const (
+	begin  = `begin`
+	commit = `commit`
 )
 
 const (
@@ -159,8 +169,8 @@ func (p *Pipeline) connect(ctx context.Context) (*link, error) {
 			return nil, errors.Join(err, conn.Close(ctx))
 		}
 	}
-	l := &link{statements: make(map[string]*pgconn.StatementDescription, len(p.Statements))}
-	for i, sql := range append([]string{waitLess}, p.Statements...) {
+	l := &link{explicit: p.Explicit, statements: make(map[string]*pgconn.StatementDescription, len(p.Statements))}
+	for i, sql := range append([]string{waitLess, begin, commit}, p.Statements...) {
 		statement, err := conn.Prepare(ctx, "fairlead_pipeline_"+strconv.Itoa(i), sql, nil)
 		if err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
@@ -190,6 +200,7 @@ func (p *Pipeline) Close() {
 type link struct {
 	conn       net.Conn
 	frontend   *pgproto3.Frontend                      // of the reader
+	explicit   bool                                    // each transaction has BEGIN and COMMIT
 	statements map[string]*pgconn.StatementDescription // by text
 	params     Params                                  // of the writer
 	out        []byte                                  // likewise: what is to be written
@@ -225,9 +236,11 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 		return nil, NotSent("connection", err)
 	}
 	binary := []int16{pgx.BinaryFormatCode}
+	if l.explicit {
+		l.execute(begin)
+	}
 	if before >= crowded {
-		l.append(&pgproto3.Bind{PreparedStatement: l.statements[waitLess].Name})
-		l.append(&pgproto3.Execute{})
+		l.execute(waitLess)
 	}
 	for _, q := range b.QueuedQueries {
 		l.append(&pgproto3.Bind{
@@ -243,8 +256,18 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 		crashpoint.Hit(place)
 	}
 	l.append(&pgproto3.Sync{})
+	if l.explicit {
+		l.execute(commit)
+		l.append(&pgproto3.Sync{})
+	}
 	l.flush()
 	return done, nil
+}
+
+// execute adds the execution of a statement without parameters.
+func (l *link) execute(sql string) {
+	l.append(&pgproto3.Bind{PreparedStatement: l.statements[sql].Name})
+	l.append(&pgproto3.Execute{})
 }
 
 // append adds a message to what flush writes. The frontend could do that, but its memory is new for each long message.
@@ -283,6 +306,7 @@ func (l *link) expect(done chan<- error) (int, error) {
 // receive reads how the transactions end, in order, until the connection does.
 func (l *link) receive() {
 	var outcome error
+	begun := false // and not committed
 	for {
 		msg, err := l.frontend.Receive()
 		if err != nil {
@@ -296,7 +320,14 @@ func (l *link) receive() {
 			if outcome == nil && pgkit.IsReplicationWarning(msg.Routine) {
 				outcome = pgkit.ErrNotReplicated
 			}
+		case *pgproto3.CommandComplete:
+			if begun && outcome == nil && string(msg.CommandTag) != "COMMIT" {
+				outcome = pgx.ErrTxCommitRollback
+			}
 		case *pgproto3.ReadyForQuery:
+			if begun = l.explicit && !begun; begun {
+				continue // It is yet to be committed.
+			}
 			l.answer(outcome)
 			outcome = nil
 		}

@@ -43,6 +43,8 @@ type Options struct {
 	Read func(ctx context.Context, ids []string) ([]ledger.Account, error)
 	// Met is called with each new connection of a pipeline before it is used; it may be nil.
 	Met func(ctx context.Context, conn *pgx.Conn) error
+	// Explicit is for a database that makes no transaction of the statements up to a Sync, see [Pipeline].
+	Explicit bool
 }
 
 // Speculator runs speculative transactions on one database. It is safe for concurrent use.
@@ -65,7 +67,7 @@ func New(o Options) *Speculator {
 // Grow adds pipelines until there are n. Nothing may be under way.
 func (s *Speculator) Grow(n int) {
 	for len(s.pipelines) < n {
-		s.pipelines = append(s.pipelines, &Pipeline{Config: s.o.Config, Presence: s.o.Presence, Statements: s.o.Statements, Met: s.o.Met})
+		s.pipelines = append(s.pipelines, &Pipeline{Config: s.o.Config, Presence: s.o.Presence, Statements: s.o.Statements, Met: s.o.Met, Explicit: s.o.Explicit})
 	}
 }
 
