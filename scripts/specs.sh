@@ -26,8 +26,8 @@ search() {
 	[ $# = 1 ] || flags=("-D$2")
 	cp "$here/common.h" "$here/$spec.pml" .
 	spin "${flags[@]}" -a "$spec.pml" >log 2>&1 || return 0
-	# One process: there is no order to be reduced by. Memory is bounded to 4 GB. Optimised code takes longer to compile than it saves.
-	cc -O0 -w -DSAFETY -DNOREDUCE -DMEMLIM=4000 -o pan pan.c >log 2>&1 || return 0
+	# One process: there is no order to be reduced by. Memory is bounded to 6 GB. Optimised code takes longer to compile than it saves.
+	cc -O0 -w -DSAFETY -DNOREDUCE -DMEMLIM=6000 -o pan pan.c >log 2>&1 || return 0
 	./pan -E -n -m5000000 -w22 >log 2>&1 || : # -E: it is no error when no step is left.
 	if [ -f "$spec.pml.trail" ]; then
 		spin -t "${flags[@]}" "$spec.pml" >trail 2>&1 || :

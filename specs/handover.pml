@@ -11,12 +11,12 @@
 //   L1  No token is given twice, and each is greater than all that were given before.
 //   L2  The resource accepts no token after a newer one.
 //   L3  While a holder trusts its lease, the key is its own in the tables (unless the clock jumped ahead). Where statements take no time, a
-//       living process that waits for the key of a dead one gets it within TTL + 2, counted anew when the clock steps.
+//       living process that waits for the key of a dead one gets it within TTL + 2 of the death, or of a step of the clock.
 //
 // With TRACE, the search looks whether histories that were recorded (trace.h) are some of this specification, see below.
 //
 // MISTAKE TOKEN_FROM_CLOCK breaks L1: a token is the database's time
-// MISTAKE PASSED_ON_EARLY breaks L1: within a process, the next holder learns of its grant before that is durable
+// MISTAKE PASSED_ON_EARLY breaks L3: within a process, the next holder learns of its grant before that is durable
 // MISTAKE FENCE_OFF breaks L2: the resource does not compare tokens
 // MISTAKE TRUST_FROM_ANSWER breaks L3: a lease is trusted from when its answer came
 // MISTAKE RELEASES_ANYBODY breaks L3: a release ends whatever grant there is
@@ -96,8 +96,9 @@ inline grant(r, lease) {
 	now.token++;
 #endif
 	guarantee(L1, now.token > highest);
-	now.holder = r; now.expires = clock + lease; leave(r);
-	printf("%d: request %d is granted token %d until %d\n", time, r, now.token, now.expires)
+	now.holder = r; now.expires = clock + lease;
+	printf("%d: request %d is granted token %d until %d\n", time, r, now.token, now.expires);
+	leave(r)
 }
 
 // expire ends a lease that is over. One that is longer than the TTL was written by a clock that was ahead.
@@ -156,7 +157,7 @@ inline learn(r) {
 	guarantee(L1, !in(given, req[r].token));
 	add(given, req[r].token);
 	highest = (req[r].token > highest -> req[r].token : highest);
-	relyOn(r); req[r].at = HELD;
+	relyOn(r); req[r].at = HELD; waited = 0;
 	printf("%d: request %d has token %d and trusts it until %d\n", time, r, req[r].token, req[r].trust)
 }
 
@@ -228,7 +229,7 @@ inline tick() {
 	sync(); // What nobody waited for is durable within three times wal_writer_delay, 0.6 s.
 	for (i : 0 .. N - 1) { req[i].polled = 0 }
 	if
-	:: punctual && (wants(0) || wants(1) || wants(2)) && !has(0) && !has(1) && !has(2) -> waited++
+	:: punctual && (dead[0] || dead[1]) && (wants(0) || wants(1) || wants(2)) && !has(0) && !has(1) && !has(2) -> waited++
 	:: else -> waited = 0
 	fi;
 	guarantee(L3, waited <= TTL + 2)
