@@ -1,6 +1,6 @@
 // Package pgkit is the one way in which this module's packages use PostgreSQL: [Runner] runs transactions, [Classify] says
-// what an error means, [Install] makes tables, and [Listen] hears notifications. What differs between the users are fields
-// and arguments.
+// what an error means, [Install] makes tables, and [Listen] hears notifications. [Probe] finds out what an engine that is not PostgreSQL
+// lacks, and a [Gate] has transactions take turns where there are no advisory locks. What differs between the users are fields and arguments.
 //
 // # When the answer to COMMIT does not come
 //

@@ -285,6 +285,46 @@ func TestALockedBidderStopsOnlyItself(t *testing.T) {
 	}
 }
 
+// TestALockedAccountIsNotTakenForItsTarget: the locks of accounts travel with that of the auction, or of the campaign. One that
+// is not had stops the commands of that account, and not the target's.
+func TestALockedAccountIsNotTakenForItsTarget(t *testing.T) {
+	t.Parallel()
+	check := func(what string, err, whole, ofBen, ofAnn error) {
+		t.Helper()
+		if err != nil || whole != nil || ofBen != nil || !isBlocked(ofAnn) {
+			t.Errorf("%s: committed: %v; all: %v; ben: %v; ann: %v", what, err, whole, ofBen, ofAnn)
+		}
+	}
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben")
+	id := h.open(nil)
+	h.store.memory.Forget() // So that the bids take the auction's lock.
+	stranger(t, h.db, strangeAccount, "ann")
+	var whole, ofBen, ofAnn error
+	err := h.store.Commit(t.Context(), id, auction.Want{Bidders: []string{"ann", "ben"}}, func(u *auction.Unit) {
+		if whole = u.Blocked; whole == nil {
+			_, ofBen = auction.Decide(u.State, auction.PlaceBid{Account: "ben", Amount: 5})
+			_, ofAnn = auction.Decide(u.State, auction.PlaceBid{Account: "ann", Amount: 6})
+		}
+	})
+	check("bids", err, whole, ofBen, ofAnn)
+
+	v, _ := newVenue(t, lottery.Options{})
+	campaign := v.create(t, 14)
+	v.must(t, campaign, lottery.Buy{Account: "ben"}) // So that the campaign is remembered, and what its sales need.
+	stranger(t, v.db, strangeAccount, "ann")
+	ann, ben := lottery.Buy{Account: "ann"}, lottery.Buy{Account: "ben"}
+	err = v.store.Commit(t.Context(), campaign, nil, func(c *lottery.Campaign, inv *lottery.Inventory) lottery.Need {
+		return lottery.Plan(c, inv, []lottery.Op{ann, ben})
+	}, func(u *lottery.Unit) {
+		if whole = u.Blocked; whole == nil {
+			_, ofBen = lottery.Decide(u.State, ben)
+			_, ofAnn = lottery.Decide(u.State, ann)
+		}
+	})
+	check("purchases", err, whole, ofBen, ofAnn)
+}
+
 // untilFree does something again while a row that it needs is locked: on a machine that stalls, transactions of one's own may
 // look like a stranger's.
 func untilFree(do func() error) error {

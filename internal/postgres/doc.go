@@ -6,8 +6,9 @@
 //   - READ COMMITTED with explicit row locks in canonical order: entities (campaign, …) by kind and id, then accounts
 //     by id. No decision rests on a SELECT made before the lock, with one exception: the ledger's first run decides on
 //     accounts that it remembers, and its writes check that they are still so (docs/adr/0010).
-//   - Rows-affected is checked every time; a surprise there ([errStale]) means that another process was faster, and
-//     the transaction runs again.
+//     Which accounts a sale has to lock is guessed from what is remembered, and looked at again under the campaign's lock.
+//   - Rows-affected is checked every time: by its count, or by the statement itself where COMMIT is sent along. A surprise that
+//     another process explains ([errStale]) has the transaction run again; any other is a defect ([errLostRow]).
 //   - The database's clock, read after the locks, dates everything a transaction writes; that first run carries it on
 //     by the local clock for at most a second, and decides nothing by it.
 //   - SQL stands beside the method that runs it. A test prepares every statement on the migrated schema.

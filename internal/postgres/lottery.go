@@ -196,7 +196,7 @@ func guess(inv *knownInventory, plan func(*lottery.Campaign, *lottery.Inventory)
 func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	st := u.State
 	var b pgx.Batch
-	if !st.Refunded && !st.Sealed && st.Drawn == nil { // It only sells.
+	if !st.Refunded && !st.Sealed && st.Drawn == nil { // It sells, or publishes: nothing is read between its writes and COMMIT.
 		saveBook(&b, st.Book.Changes(), guardedWrites)
 		savePurchases(&b, st.Purchases, guardedWrites)
 		if st.Changed {
