@@ -276,7 +276,8 @@ func (l *Ledger) countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (
 			return out, err
 		}
 		if len(suspects) >= maxSuspects && out.FirstBadAccount == "" {
-			return countWhole(ctx, tx) // So many closings are wrong that a bad account may be behind them.
+			l.countsWhole("closings") // So many closings are wrong that a bad account may be behind them.
+			return countWhole(ctx, tx)
 		}
 	}
 	out.BadTransfers = int64(len(bad))

@@ -153,6 +153,16 @@ func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 	return l.endRecount(ctx, r)
 }
 
+// countsWhole reports that one snapshot has to decide, because what was counted in parts does not agree.
+func (l *Ledger) countsWhole(reason string) {
+	if l.db.observer != nil {
+		l.db.observer.Fallback(booksInParts, reason)
+	}
+}
+
+// booksInParts names checks of the books in metrics.
+const booksInParts = "books in parts"
+
 // whole counts everything in one snapshot.
 func (l *Ledger) whole(ctx context.Context) (out ledger.Integrity, err error) {
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
@@ -234,6 +244,7 @@ func (l *Ledger) endRecount(ctx context.Context, r *recount) (ledger.Integrity, 
 	out := ledger.Integrity{Currencies: r.In.against(r.Flows), CheckedAt: r.began, ClosedAt: r.began, RecountedAt: r.began}
 	judge(&out)
 	if out.Valid = out.Valid && r.agrees(); !out.Valid {
+		l.countsWhole("recount")
 		var err error
 		if out, err = l.whole(ctx); err != nil {
 			return out, err
