@@ -189,7 +189,7 @@ func (s *Auctions) saveRaises(ctx context.Context, tx pgx.Tx, known *speculation
 	var b pgx.Batch
 	saveBook(&b, known.Book.Changes(), guardedWrites)
 	if a := known.Auction; known.Changed() {
-		b.Queue(raiseAuction, a.ID, w.was, known.Revision, a.TotalBids, a.Seq, a.Version, w.revision, w.end)
+		queueRaise(&b, a, w.was, known.Revision, w.revision, w.end)
 	}
 	saveBids(&b, known.State, w.nonce, guardedWrites, s.db.raising())
 	saveAudit(&b, u.Audit, known.Book.Now())

@@ -27,7 +27,8 @@ const (
 			ended_at = $10, version = $11, revision = $12
 		WHERE id = $1 AND version = $2 AND revision = $3 AND leader_term <= $8 AND seq <= $7
 			AND status || '' IN ('pending', 'active') AND ($4 <> 'pending' OR status || '' = 'pending') RETURNING 1`
-	guardAuction = `SELECT 1 / (count(*) = 1)::integer FROM auctions WHERE id = $1 AND version = $2 AND revision = $3`
+	guardAuction = `SELECT 1 / (count(*) = $4::bigint)::integer FROM unnest($1::uuid[], $2::bigint[], $3::uuid[]) AS n (id, version, revision)
+		JOIN auctions AS a ON a.id = ANY (ARRAY[n.id]) AND a.version = n.version AND a.revision = n.revision`
 
 	// A round that was closed stays so.
 	updateRound = `UPDATE auction_rounds SET status = $3, extensions = $4, started_at = $5, ends_at = $6, ended_at = $7
@@ -39,8 +40,8 @@ const (
 	// Each row is looked up by itself, whatever the planner believes: it must not go through all bids of the auction instead.
 	// Therefore the auction is a column of what is raised, which OFFSET 0 keeps, and equality is written in a form that an
 	// index knows and a join from the other side does not; where the index is partial, the look-up is a subquery.
-	raisedBids = `FROM (SELECT $1::uuid AS auction, * FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[],
-			$7::uuid[], $8::bigint[]) AS v (account, amount, round, seq, at, hold, before) OFFSET 0) AS n`
+	raisedBids = `FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[],
+			$7::uuid[], $8::bigint[]) AS v (auction, account, amount, round, seq, at, hold, before) OFFSET 0) AS n`
 	raised        = `s.account = n.account AND s.amount = n.before AND s.active AND (s.amount < n.amount OR s.hold <> n.hold) RETURNING 1`
 	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
 		` + raisedBids + ` CROSS JOIN LATERAL (
@@ -60,16 +61,17 @@ const (
 	guardedRaiseUnique = `WITH written AS (` + raiseUnique + `)
 		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
 	insertStanding = `INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active)
-		SELECT $1, account, amount, CASE WHEN $8 THEN amount END, round, seq, at, hold, true
-		FROM unnest($2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::uuid[]) AS n (account, amount, round, seq, at, hold)`
+		SELECT auction, account, amount, CASE WHEN is_unique THEN amount END, round, seq, at, hold, true
+		FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::uuid[], $8::boolean[])
+			AS n (auction, account, amount, round, seq, at, hold, is_unique)`
 	deleteStanding = `DELETE FROM auction_standing WHERE auction = $1 AND account = ANY($2) AND active`
 	retireStanding = `UPDATE auction_standing SET active = false, unique_amount = NULL WHERE auction = $1 AND active`
 
-	// The last two lists are null where nobody lost a place.
+	// The last two are 0 where nobody lost a place.
 	insertBids = `INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce, outbid, floor)
-		SELECT $1, seq, account, amount, previous, round, rank, at, hold, $10, nullif(outbid, 0), nullif(floor, 0)
-		FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[],
-			$11::bigint[], $12::bigint[]) AS n (seq, account, amount, previous, round, rank, at, hold, outbid, floor)`
+		SELECT auction, seq, account, amount, previous, round, rank, at, hold, nonce, nullif(outbid, 0), nullif(floor, 0)
+		FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::integer[], $7::integer[], $8::timestamptz[], $9::uuid[],
+			$10::bigint[], $11::bigint[], $12::bigint[]) AS n (auction, seq, account, amount, previous, round, rank, at, hold, nonce, outbid, floor)`
 	insertEvents = `INSERT INTO auction_events (auction, seq, type, at, data)
 		SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::timestamptz[], $5::text[])`
 	insertWinners = `INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
@@ -126,24 +128,22 @@ func saveBids(b *pgx.Batch, st *auction.State, nonce int64, how writes, find rai
 		queueRaises(b, a, turn, how, find)
 	}
 	if n := len(added); n > 0 {
-		expectRows(b.Queue(insertStanding, append(standingColumns(a, added), a.UniqueAmounts)...), n, errLostRow)
+		expectRows(b.Queue(insertStanding, append(standingColumns(a, added), slices.Repeat([]bool{a.UniqueAmounts}, n))...), n, errLostRow)
 	}
 	if n := len(st.Placed); n > 0 {
 		seqs, accounts, amounts, previous := make([]int64, n), make([]string, n), make([]int64, n), make([]int64, n)
 		rounds, ranks, at, holds := make([]int, n), make([]int, n), make([]time.Time, n), make([][16]byte, n)
-		var outbid, floors []int64
+		outbid, floors := make([]int64, n), make([]int64, n)
 		for i := range st.Placed {
 			p := &st.Placed[i]
 			if p.Outbid > 0 {
-				if outbid == nil {
-					outbid, floors = make([]int64, n), make([]int64, n)
-				}
 				outbid[i], floors[i] = p.Outbid, p.Floor
 			}
 			seqs[i], accounts[i], amounts[i], previous[i] = p.Seq, p.Account, p.Amount, p.PreviousAmount
 			rounds[i], ranks[i], at[i], holds[i] = p.Round, p.Rank, p.At, p.Hold
 		}
-		expectRows(b.Queue(insertBids, a.ID, seqs, accounts, amounts, previous, rounds, ranks, at, holds, nonce, outbid, floors), n, errLostRow)
+		expectRows(b.Queue(insertBids, repeat(a.ID, n), seqs, accounts, amounts, previous, rounds, ranks, at, holds,
+			slices.Repeat([]int64{nonce}, n), outbid, floors), n, errLostRow)
 	}
 	saveEvents(b, st)
 }
@@ -206,8 +206,11 @@ func standingColumns(a *auction.Auction, bids []auction.Bid) []any {
 		accounts[i], amounts[i], rounds[i] = bids[i].Account, bids[i].Amount, bids[i].Round
 		seqs[i], at[i], holds[i] = bids[i].Seq, bids[i].At, bids[i].Hold
 	}
-	return []any{a.ID, accounts, amounts, rounds, seqs, at, holds}
+	return []any{repeat(a.ID, n), accounts, amounts, rounds, seqs, at, holds}
 }
+
+// repeat returns a column that has an auction in each row.
+func repeat(id uuid.UUID, n int) [][16]byte { return slices.Repeat([][16]byte{id}, n) }
 
 // saveEvents writes all events but bid.placed, whose row in the history is the event. The close of a round has one for each
 // bidder who lost, so they are one statement.

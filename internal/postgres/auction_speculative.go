@@ -18,11 +18,20 @@ import (
 const closingMargin = 250 * time.Millisecond
 
 // raiseAuction is updateAuction for what bids change. The database's own clock has the last word on whether they are in
-// time: what was decided holds until the instant $8.
+// time: what was decided holds until the instant valid_until.
 const raiseAuction = `WITH written AS (
-		UPDATE auctions SET total_bids = $4, seq = $5, version = $6, revision = $7
-		WHERE id = $1 AND version = $2 AND revision = $3 AND status || '' = 'active' AND seq <= $5 AND clock_timestamp() < $8 RETURNING 1
-	) SELECT 1 / (count(*) = 1)::integer FROM written`
+		UPDATE auctions AS a SET total_bids = n.total_bids, seq = n.seq, version = n.version, revision = n.revision
+		FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::timestamptz[])
+			AS n (id, old_version, old_revision, total_bids, seq, version, revision, valid_until)
+		WHERE a.id = ANY (ARRAY[n.id]) AND a.version = n.old_version AND a.revision = n.old_revision AND a.status || '' = 'active'
+			AND a.seq <= n.seq AND clock_timestamp() < n.valid_until RETURNING 1
+	) SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+
+// queueRaise queues raiseAuction for one auction.
+func queueRaise(b *pgx.Batch, a *auction.Auction, was int64, old, revision uuid.UUID, until time.Time) {
+	b.Queue(raiseAuction, [][16]byte{a.ID}, []int64{was}, [][16]byte{old}, []int64{a.TotalBids}, []int64{a.Seq}, []int64{a.Version},
+		[][16]byte{revision}, []time.Time{until}, 1)
+}
 
 // commitSpeculative decides on what is remembered and sends the writes as one transaction, which the next call may rest on
 // before this one has ended: see [Ledger.commitSpeculative]. It sends nothing where the auction's row must be locked first: near
@@ -37,7 +46,7 @@ func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *specu
 		return speculation.NotSent(speculation.Command, nil)
 	}
 	var known *speculation.Known // once the transaction is sent
-	err := s.db.spec.Commit(ctx, s.db.spec.Pipeline(int(id[len(id)-1])), crashpoint.AuctionBeforeCommit, want.Bidders, want.Keys,
+	err := s.db.spec.Commit(ctx, s.db.spec.Pipeline(int(id[len(id)-1])), crashpoint.AuctionBeforeCommit, id.String(), want.Bidders, want.Keys,
 		func(b *pgx.Batch, on speculation.Scene) error {
 			k, err := s.memory.Take(t)
 			if err != nil {
@@ -78,10 +87,10 @@ func (s *Auctions) bidSpeculatively(b *pgx.Batch, known *speculation.Known, want
 
 	a := known.Auction
 	if known.Changed() {
-		b.Queue(raiseAuction, a.ID, was, known.Revision, a.TotalBids, a.Seq, a.Version, revision, known.Horizon())
+		queueRaise(b, a, was, known.Revision, revision, known.Horizon())
 		known.Revision = revision
 	} else {
-		b.Queue(guardAuction, a.ID, was, known.Revision)
+		b.Queue(guardAuction, [][16]byte{a.ID}, []int64{was}, [][16]byte{known.Revision}, 1)
 	}
 	guardUnchanged(b, book, on.Absent)
 	guardMisses(b, u.Keys.Misses())

@@ -38,7 +38,7 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 			}
 			for i, arg := range q.Arguments {
 				var p speculation.Params
-				if err := p.Append(statement.ParamOIDs[i], arg); err != nil {
+				if err := p.Append(arg); err != nil {
 					t.Errorf("%s: $%d: %v", q.SQL, i+1, err)
 					continue
 				}
@@ -94,7 +94,7 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b.Queue(guardAuction, a.ID, int64(1), uuid.New())
+	b.Queue(guardAuction, [][16]byte{a.ID}, []int64{1}, [][16]byte{uuid.New()}, 1)
 
 	book = ledger.NewBook(now, newID)
 	for _, id := range []string{"ann", "ben"} {

@@ -49,8 +49,7 @@ func scanRecord(row pgx.CollectableRow) (r idempotency.Record, err error) {
 }
 
 const insertKeys = `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
-	SELECT id, fingerprint, execution, status, body, $6
-	FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[]) AS k (id, fingerprint, execution, status, body)`
+	SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[], $6::timestamptz[])`
 
 const insertKeysOrNothing = insertKeys + ` ON CONFLICT (id) DO NOTHING`
 
@@ -74,7 +73,7 @@ func saveKeys(b *pgx.Batch, fresh []idempotency.Record, now time.Time, how write
 			bodies[i] = []byte{}
 		}
 	}
-	args := []any{ids, prints, executions, statuses, bodies, now}
+	args := []any{ids, prints, executions, statuses, bodies, slices.Repeat([]time.Time{now}, n)}
 	if how == guardedWrites {
 		b.Queue(insertKeys, args...) // The primary key is the guard, and cheaper than one that asks first.
 		return

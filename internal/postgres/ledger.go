@@ -118,12 +118,12 @@ func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger
 	return nil
 }
 
-// speculativeStatements are those of speculative transactions.
+// speculativeStatements are those of speculative transactions, in the order in which one sends them.
 func speculativeStatements(find raising) []string {
 	return []string{
-		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertHolds, insertKeys, raiseAuction, guardAuction,
-		guardAbsentAccounts, guardSameAccounts, guardAbsentKeys, find.guarded, guardedRaiseUnique, insertStanding, insertBids,
-		insertReferences, insertLegs,
+		raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
+		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertLegs, insertReferences, insertHolds,
+		find.guarded, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
 	}
 }
 
@@ -150,7 +150,7 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide
 	case !l.db.spec.Accounts.Trusted():
 		return speculation.NotSent(speculation.Backoff, nil)
 	}
-	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0), crashpoint.LedgerBeforeCommit, want.Accounts, keys,
+	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0), crashpoint.LedgerBeforeCommit, ledgerTransaction, want.Accounts, keys,
 		func(b *pgx.Batch, on speculation.Scene) error {
 			book := on.Book
 			unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}

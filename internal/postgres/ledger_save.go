@@ -34,17 +34,17 @@ const guardedUpdateAccounts = `WITH written AS (` + updateAccounts + `)
 // they sum to zero whatever they are made from. One that did not complete has none.
 const insertTransfers = `WITH moved AS MATERIALIZED (
 		SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[],
-			$10::uuid[], $11::bigint[], $12::uuid[], $13::bigint[])
+			$10::uuid[], $11::bigint[], $12::uuid[], $13::bigint[], $14::timestamptz[])
 		AS n (id, kind, source, destination, amount, currency, status, reason, memo,
-			source_entry, source_version, destination_entry, destination_version)
+			source_entry, source_version, destination_entry, destination_version, at)
 	), recorded AS (
 		INSERT INTO transfers (id, kind, source, destination, amount, currency, status, reason, memo, created_at)
-		SELECT id, kind, source, destination, amount, currency, status, reason, memo, $14 FROM moved
+		SELECT id, kind, source, destination, amount, currency, status, reason, memo, at FROM moved
 	)
 	INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
-	SELECT source, source_entry, source_version, id, -amount, currency, $14::timestamptz, memo FROM moved WHERE status = 'completed'
+	SELECT source, source_entry, source_version, id, -amount, currency, at, memo FROM moved WHERE status = 'completed'
 	UNION ALL
-	SELECT destination, destination_entry, destination_version, id, amount, currency, $14, memo FROM moved WHERE status = 'completed'`
+	SELECT destination, destination_entry, destination_version, id, amount, currency, at, memo FROM moved WHERE status = 'completed'`
 
 // The unique index of completed references is the guard. It is the primary key's work to tell that each transfer has one.
 const insertReferences = `INSERT INTO transfer_references (transfer, reference, completed, available)
@@ -113,7 +113,7 @@ func saveAccounts(b *pgx.Batch, ordered []ledger.AccountChange, how writes) {
 	how.queue(b, updateAccounts, guardedUpdateAccounts, n, errLostRow, ids, available, held, versions, oldAvailable, oldHeld, oldVersions)
 }
 
-// saveTransfers queues transfers with their entries, which are in the transfers' order. All rows of a book bear one time.
+// saveTransfers queues transfers with their entries, which are in the transfers' order.
 func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.Entry) {
 	n := len(transfers)
 	if n == 0 {
@@ -121,14 +121,14 @@ func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.E
 	}
 	ids, kinds, from, to := make([][16]byte, n), make([]string, n), make([]string, n), make([]string, n)
 	amounts, currencies, statuses := make([]int64, n), make([]string, n), make([]string, n)
-	reasons, memos := make([]string, n), make([]string, n)
+	reasons, memos, created := make([]string, n), make([]string, n), make([]time.Time, n)
 	fromEntries, fromVersions, toEntries, toVersions := make([][16]byte, n), make([]int64, n), make([][16]byte, n), make([]int64, n)
 	next := 0
 	for i := range transfers {
 		t := &transfers[i]
 		ids[i], kinds[i], from[i], to[i] = t.ID, string(t.Kind), t.From, t.To
 		amounts[i], currencies[i], statuses[i] = t.Amount, t.Currency, string(t.Status)
-		reasons[i], memos[i] = t.Reason, t.Memo
+		reasons[i], memos[i], created[i] = t.Reason, t.Memo, t.CreatedAt
 		for ; next < len(entries) && entries[next].Transfer == t.ID; next++ {
 			if e := &entries[next]; e.Account == t.From {
 				fromEntries[i], fromVersions[i] = e.ID, e.Version
@@ -138,7 +138,7 @@ func saveTransfers(b *pgx.Batch, transfers []ledger.Transfer, entries []ledger.E
 		}
 	}
 	expectRows(b.Queue(insertTransfers, ids, kinds, from, to, amounts, currencies, statuses, reasons, memos,
-		fromEntries, fromVersions, toEntries, toVersions, transfers[0].CreatedAt), len(entries), errLostRow)
+		fromEntries, fromVersions, toEntries, toVersions, created), len(entries), errLostRow)
 }
 
 func saveLegs(b *pgx.Batch, legs []ledger.RecordedLeg) {

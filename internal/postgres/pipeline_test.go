@@ -218,7 +218,7 @@ func TestPipelineWithoutAnswer(t *testing.T) {
 	tx := lockAnn(t, around)
 	done := make(chan error, 1)
 	go func() {
-		done <- l.db.spec.Pipeline(0).Commit(t.Context(), "", func(b *pgx.Batch) error {
+		done <- l.db.spec.Pipeline(0).Commit(t.Context(), speculation.Work{}, func(b *pgx.Batch) error {
 			b.Queue(guardedUpdateAccounts, []string{"ann"}, []int64{99}, []int64{0}, []int64{version}, []int64{99}, []int64{0}, []int64{version}, 1)
 			return nil
 		})
@@ -231,7 +231,7 @@ func TestPipelineWithoutAnswer(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.db.spec.Pipeline(0).Commit(t.Context(), "", func(*pgx.Batch) error { t.Error("asked after the end"); return nil }); !speculation.IsNotSent(err) {
+	if err := l.db.spec.Pipeline(0).Commit(t.Context(), speculation.Work{}, func(*pgx.Batch) error { t.Error("asked after the end"); return nil }); !speculation.IsNotSent(err) {
 		t.Errorf("after the end: %v", err)
 	}
 	// The ledger goes on without.
@@ -248,14 +248,14 @@ func TestPipelineRefusesWhatItCannotSend(t *testing.T) {
 		"an unknown statement":       func(b *pgx.Batch) error { b.Queue(`SELECT 1`); return nil },
 		"a parameter without a type": func(b *pgx.Batch) error { b.Queue(guardAbsentAccounts, struct{}{}); return nil },
 	} {
-		if err := l.db.spec.Pipeline(0).Commit(t.Context(), "", fill); !speculation.IsNotSent(err) {
+		if err := l.db.spec.Pipeline(0).Commit(t.Context(), speculation.Work{}, fill); !speculation.IsNotSent(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// A panic leaves the pipeline as it was.
 	func() {
 		defer func() { _ = recover() }()
-		_ = l.db.spec.Pipeline(0).Commit(t.Context(), "", func(*pgx.Batch) error { panic("no decision") })
+		_ = l.db.spec.Pipeline(0).Commit(t.Context(), speculation.Work{}, func(*pgx.Batch) error { panic("no decision") })
 	}()
 	var d decided
 	if err := d.transfer(t, l, "ann", "ben", 1); err != nil || d.runs != 1 {

@@ -6,15 +6,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // Params encodes the parameters of statements in PostgreSQL's binary format, into memory that it uses again. It knows
-// the types that the hot statements have, most of them arrays of one dimension (src/backend/utils/adt/arrayfuncs.c,
-// array_recv), and costs a third of what the driver's encoding of any type does, which takes all others.
+// the types that speculative statements have, arrays of one dimension (src/backend/utils/adt/arrayfuncs.c, array_recv) and counts of
+// rows, and costs a third of what the driver's encoding of any type does.
 type Params struct {
-	types  *pgtype.Map // made when it is first needed
 	buf    []byte
 	ends   []int    // of each parameter in buf
 	values [][]byte // as next returns them
@@ -40,23 +38,43 @@ func (p *Params) Next(n int) [][]byte {
 	return p.values[first:]
 }
 
-// Append encodes one parameter of a type. It returns an error where the driver can't encode it either.
-func (p *Params) Append(oid uint32, arg any) error {
+// header is how many bytes an array has before its elements, and countAt where among these their number is.
+const (
+	header  = 5 * 4
+	countAt = 3 * 4
+)
+
+// Append encodes one parameter. Several values become one that has all of them: arrays one behind the other, and the sum of counts.
+// It returns an error for a value that is neither a count nor such an array.
+func (p *Params) Append(values ...any) error {
+	start := len(p.buf)
+	for i, value := range values {
+		at := len(p.buf)
+		if err := p.encode(value); err != nil {
+			return err
+		}
+		if i == 0 {
+			continue
+		}
+		first, more := p.buf[start:at], p.buf[at:]
+		switch value.(type) {
+		case int:
+			binary.BigEndian.PutUint64(first, binary.BigEndian.Uint64(first)+binary.BigEndian.Uint64(more))
+			p.buf = p.buf[:at]
+		default:
+			count := binary.BigEndian.Uint32(first[countAt:]) + binary.BigEndian.Uint32(more[countAt:])
+			binary.BigEndian.PutUint32(first[countAt:], count)
+			p.buf = p.buf[:at+copy(more, more[header:])]
+		}
+	}
+	p.ends = append(p.ends, len(p.buf))
+	return nil
+}
+
+func (p *Params) encode(arg any) error {
 	switch v := arg.(type) {
 	case int: // Counts, which the statements take as bigint.
 		p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v)) //nolint:gosec // The bits count.
-	case int64:
-		p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(v)) //nolint:gosec // The bits count.
-	case bool:
-		if v {
-			p.buf = append(p.buf, 1)
-		} else {
-			p.buf = append(p.buf, 0)
-		}
-	case uuid.UUID:
-		p.buf = append(p.buf, v[:]...)
-	case time.Time:
-		p.time(v)
 	case []string:
 		p.array(pgtype.TextOID, len(v))
 		for _, s := range v {
@@ -93,6 +111,16 @@ func (p *Params) Append(oid uint32, arg any) error {
 			p.length(2)
 			p.buf = binary.BigEndian.AppendUint16(p.buf, uint16(n)) //nolint:gosec // The bits count.
 		}
+	case []bool:
+		p.array(pgtype.BoolOID, len(v))
+		for _, b := range v {
+			p.length(1)
+			if b {
+				p.buf = append(p.buf, 1)
+			} else {
+				p.buf = append(p.buf, 0)
+			}
+		}
 	case []time.Time:
 		p.array(pgtype.TimestamptzOID, len(v))
 		for _, t := range v {
@@ -115,19 +143,8 @@ func (p *Params) Append(oid uint32, arg any) error {
 			p.buf = binary.BigEndian.AppendUint64(p.buf, uint64(n)) //nolint:gosec // The bits count.
 		})
 	default:
-		if p.types == nil {
-			p.types = pgtype.NewMap()
-		}
-		buf, err := p.types.Encode(oid, pgtype.BinaryFormatCode, arg, p.buf)
-		if err != nil {
-			return fmt.Errorf("a parameter of type %T: %w", arg, err)
-		}
-		if buf == nil {
-			return fmt.Errorf("a parameter that is NULL, of type %T", arg)
-		}
-		p.buf = buf
+		return fmt.Errorf("a parameter of type %T", arg)
 	}
-	p.ends = append(p.ends, len(p.buf))
 	return nil
 }
 

@@ -25,6 +25,10 @@ import (
 // Nobody looks at results in between, so the statements must refuse by themselves where they must not be committed, and a
 // transaction that rests on an earlier one must have guards that fail when that one did.
 //
+// Behind two that are under way, transactions that have nothing to do with each other are gathered, and sent as one when there is
+// room: a commit, and the execution of each statement, are shared. If it fails, each of them is sent again by itself, and fewer are
+// gathered from then on.
+//
 // With Explicit, BEGIN goes before the statements, and COMMIT behind their Sync with one of its own: what comes behind an error up to a
 // Sync is not executed, and a COMMIT of a transaction that has failed rolls it back.
 //
@@ -36,12 +40,15 @@ type Pipeline struct {
 	// Met is called with a new connection before it is used; it may be nil.
 	Met      func(ctx context.Context, conn *pgx.Conn) error
 	Explicit bool
+	// Undone is called for a transaction that is sent again by itself, with what undid those that it was sent with; it may be nil.
+	Undone func(error)
 
-	mu      sync.Mutex // held while a transaction is made and sent, which keeps their order
-	link    *link
-	retryAt time.Time // when to connect again
-	closed  bool
-	readers sync.WaitGroup
+	mu        sync.Mutex // held while a transaction is made and sent, which keeps their order
+	link      *link
+	gathering *gathering // what is sent next; nil while nothing waits
+	retryAt   time.Time  // when to connect again
+	closed    bool
+	readers   sync.WaitGroup
 }
 
 // Transactions that are sent behind so many others on a connection wait for a lock as long as waitLess says, because all
@@ -94,33 +101,73 @@ func IsNotSent(err error) bool {
 	return ok
 }
 
+// Work is what a pipeline has to know of a transaction.
+type Work struct {
+	Place    string   // a crash point
+	Touched  []string // what it reads or writes and others may, too, by any name
+	Commands int
+}
+
 // Commit calls fill, sends what it has queued as one transaction, and waits for its end. The next caller's fill is called
-// once this one's transaction is sent. Where fill returns an error, nothing is sent, and the error is returned. place is a
-// crash point.
+// once this one's transaction is sent, or gathered to be sent next. Where fill returns an error, nothing is sent, and the error is
+// returned.
 //
 // Its own errors are a [notSentError], [ErrLinkLost], [pgkit.ErrNotReplicated], and PostgreSQL's, after which nothing of the
 // transaction is there. Once it is sent, ctx no longer counts: giving up would only make the outcome unknown.
-func (p *Pipeline) Commit(ctx context.Context, place string, fill func(*pgx.Batch) error) error {
-	done, l, err := p.send(ctx, place, fill)
+func (p *Pipeline) Commit(ctx context.Context, w Work, fill func(*pgx.Batch) error) error {
+	m := &member{Work: w, done: make(chan error, 1)}
+	l, g, err := p.send(ctx, m, fill)
 	if err != nil {
 		return err
 	}
 	// A transaction that waits, or takes its time, is not cut; one of a database that is away is.
 	there, stop := p.Presence.Watch(context.WithoutCancel(ctx))
 	defer stop()
-	select {
-	case err := <-done:
-		if !errors.Is(err, ErrLinkLost) {
-			p.Presence.Heard()
+	err = p.await(there, l, g, m)
+	if errors.Is(err, errUndone) {
+		if p.Undone != nil {
+			p.Undone(err)
 		}
-		return err
-	case <-there.Done():
-		l.fail(context.Cause(there))
-		return <-done
+		p.mu.Lock()
+		err = l.send([]*member{m}, alone(m))
+		p.mu.Unlock()
+		if err == nil {
+			err = p.await(there, l, nil, m)
+		}
+	}
+	if !IsNotSent(err) && !errors.Is(err, ErrLinkLost) {
+		p.Presence.Heard()
+	}
+	return err
+}
+
+// await waits for the end of a transaction. The one that has begun a gathering sends it when there is room.
+func (p *Pipeline) await(there context.Context, l *link, g *gathering, m *member) error {
+	away := there.Done()
+	var room <-chan struct{}
+	if g != nil {
+		room = g.room
+	}
+	for {
+		select {
+		case err := <-m.done:
+			return err
+		case <-room:
+			p.mu.Lock()
+			if p.gathering == g {
+				p.sendGathered()
+			}
+			p.mu.Unlock()
+			room = nil
+		case <-away:
+			l.fail(context.Cause(there)) // Which makes room.
+			away = nil
+		}
 	}
 }
 
-func (p *Pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch) error) (<-chan error, *link, error) {
+// send makes a transaction and sends it, or adds it to those that are gathered. It returns the gathering that it has begun.
+func (p *Pipeline) send(ctx context.Context, m *member, fill func(*pgx.Batch) error) (*link, *gathering, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.connected(ctx); err != nil {
@@ -130,8 +177,43 @@ func (p *Pipeline) send(ctx context.Context, place string, fill func(*pgx.Batch)
 	if err := fill(&b); err != nil {
 		return nil, nil, err
 	}
-	done, err := p.link.send(&b, place)
-	return done, p.link, err
+	m.queries = b.QueuedQueries
+	l := p.link
+	if g := p.gathering; g != nil {
+		if g.join(m) {
+			if len(g.members) >= l.most() {
+				p.sendGathered()
+			}
+			return l, nil, nil
+		}
+		p.sendGathered()
+	}
+	if room := l.wait(); room != nil {
+		g := &gathering{link: l, groups: make([][]*pgx.QueuedQuery, len(l.statements)), touched: map[string]struct{}{}, room: room}
+		if g.join(m) {
+			p.gathering = g
+			return l, g, nil
+		}
+	}
+	return l, nil, l.send([]*member{m}, alone(m))
+}
+
+// sendGathered sends what was gathered. The caller holds the mutex.
+func (p *Pipeline) sendGathered() {
+	g := p.gathering
+	p.gathering = nil
+	if err := g.link.send(g.members, g.groups); err != nil {
+		end(g.members, err)
+	}
+}
+
+// alone returns the statements of one transaction, each by itself.
+func alone(m *member) [][]*pgx.QueuedQuery {
+	groups := make([][]*pgx.QueuedQuery, len(m.queries))
+	for i := range m.queries {
+		groups[i] = m.queries[i : i+1]
+	}
+	return groups
 }
 
 // connected makes sure that there is a connection that has not failed, as far as is known.
@@ -141,6 +223,10 @@ func (p *Pipeline) connected(ctx context.Context) error {
 		return net.ErrClosed
 	case p.link != nil && p.link.failure() == nil:
 		return nil
+	case p.gathering != nil:
+		p.sendGathered() // It can't be, which its members are told.
+	}
+	switch {
 	case time.Now().Before(p.retryAt):
 		return errors.New("the connection failed a moment ago")
 	}
@@ -169,13 +255,13 @@ func (p *Pipeline) connect(ctx context.Context) (*link, error) {
 			return nil, errors.Join(err, conn.Close(ctx))
 		}
 	}
-	l := &link{explicit: p.Explicit, statements: make(map[string]*pgconn.StatementDescription, len(p.Statements))}
+	l := &link{explicit: p.Explicit, statements: make(map[string]*prepared, len(p.Statements)), limit: maxGathered}
 	for i, sql := range append([]string{waitLess, begin, commit}, p.Statements...) {
 		statement, err := conn.Prepare(ctx, "fairlead_pipeline_"+strconv.Itoa(i), sql, nil)
 		if err != nil {
 			return nil, errors.Join(err, conn.Close(ctx))
 		}
-		l.statements[sql] = statement
+		l.statements[sql] = &prepared{statement.Name, len(statement.ParamOIDs), i}
 	}
 	raw, err := conn.Hijack()
 	if err != nil {
@@ -199,41 +285,59 @@ func (p *Pipeline) Close() {
 // link is one connection of a pipeline. It has one writer, who holds the pipeline's mutex, and one reader.
 type link struct {
 	conn       net.Conn
-	frontend   *pgproto3.Frontend                      // of the reader
-	explicit   bool                                    // each transaction has BEGIN and COMMIT
-	statements map[string]*pgconn.StatementDescription // by text
-	params     Params                                  // of the writer
-	out        []byte                                  // likewise: what is to be written
+	frontend   *pgproto3.Frontend   // of the reader
+	explicit   bool                 // each transaction has BEGIN and COMMIT
+	statements map[string]*prepared // by text
+	params     Params               // of the writer
+	column     []any                // likewise
+	out        []byte               // likewise: what is to be written
 
 	mu     sync.Mutex
-	sent   []underWay // in order
+	sent   []underWay    // in order
+	room   chan struct{} // is told when fewer than crowded are under way; nil while nobody waits
+	limit  int           // how many transactions are gathered at most
+	calm   int           // how many have committed since one failed
 	broken error
+}
+
+// prepared is a statement that the connection knows.
+type prepared struct {
+	name       string
+	parameters int
+	rank       int // its place in the order in which a transaction has them
 }
 
 // underWay is a transaction whose end is not known yet.
 type underWay struct {
-	done   chan<- error // has room for the end
-	behind bool         // one that was under way when this one was sent has failed
+	members []*member
+	behind  bool // one that was under way when this one was sent has failed
 }
 
-// send writes a transaction to the connection. After an error nothing of it has been sent.
-func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
+// send writes the transactions of members to the connection as one, each group of equal statements as one. After an error nothing of it
+// has been sent.
+func (l *link) send(members []*member, groups [][]*pgx.QueuedQuery) error {
 	l.params.Reset()
-	for _, q := range b.QueuedQueries {
-		statement := l.statements[q.SQL]
-		if statement == nil || len(statement.ParamOIDs) != len(q.Arguments) {
-			return nil, NotSent("encode", errors.New("a statement that is not prepared, or has other parameters"))
+	for _, same := range groups {
+		if len(same) == 0 {
+			continue
 		}
-		for i, arg := range q.Arguments {
-			if err := l.params.Append(statement.ParamOIDs[i], arg); err != nil {
-				return nil, NotSent("encode", err)
+		statement := l.statements[same[0].SQL]
+		if statement == nil || statement.parameters != len(same[0].Arguments) {
+			return NotSent("encode", errors.New("a statement that is not prepared, or has other parameters"))
+		}
+		for i := range statement.parameters {
+			l.column = l.column[:0]
+			for _, q := range same {
+				l.column = append(l.column, q.Arguments[i])
+			}
+			if err := l.params.Append(l.column...); err != nil {
+				return NotSent("encode", err)
 			}
 		}
 	}
-	done := make(chan error, 1)
-	before, err := l.expect(done)
+	before, err := l.expect(members)
 	if err != nil {
-		return nil, NotSent("connection", err)
+		return NotSent("connection", err)
 	}
 	binary := []int16{pgx.BinaryFormatCode}
 	if l.explicit {
@@ -242,9 +346,13 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 	if before >= crowded {
 		l.execute(waitLess)
 	}
-	for _, q := range b.QueuedQueries {
+	for _, same := range groups {
+		if len(same) == 0 {
+			continue
+		}
+		statement := l.statements[same[0].SQL]
 		l.append(&pgproto3.Bind{
-			PreparedStatement: l.statements[q.SQL].Name, ParameterFormatCodes: binary, Parameters: l.params.Next(len(q.Arguments)),
+			PreparedStatement: statement.name, ParameterFormatCodes: binary, Parameters: l.params.Next(statement.parameters),
 			ResultFormatCodes: binary,
 		})
 		l.append(&pgproto3.Execute{})
@@ -253,7 +361,7 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 		// Die with the statements executed, or about to be, and the end not said.
 		l.append(&pgproto3.Flush{})
 		l.flush()
-		crashpoint.Hit(place)
+		crashpoint.Hit(members[0].Place)
 	}
 	l.append(&pgproto3.Sync{})
 	if l.explicit {
@@ -261,12 +369,12 @@ func (l *link) send(b *pgx.Batch, place string) (<-chan error, error) {
 		l.append(&pgproto3.Sync{})
 	}
 	l.flush()
-	return done, nil
+	return nil
 }
 
 // execute adds the execution of a statement without parameters.
 func (l *link) execute(sql string) {
-	l.append(&pgproto3.Bind{PreparedStatement: l.statements[sql].Name})
+	l.append(&pgproto3.Bind{PreparedStatement: l.statements[sql].name})
 	l.append(&pgproto3.Execute{})
 }
 
@@ -293,12 +401,12 @@ func (l *link) flush() {
 }
 
 // expect notes a transaction that is about to be written, and returns how many are under way before it.
-func (l *link) expect(done chan<- error) (int, error) {
+func (l *link) expect(members []*member) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.sent)
 	if l.broken == nil {
-		l.sent = append(l.sent, underWay{done: done})
+		l.sent = append(l.sent, underWay{members: members})
 	}
 	return before, l.broken
 }
@@ -342,18 +450,58 @@ func (l *link) answer(outcome error) {
 	}
 	first := l.sent[0]
 	l.sent = l.sent[1:]
-	if outcome != nil {
+	switch n := len(first.members); {
+	case undone(outcome):
 		for i := range l.sent {
 			l.sent[i].behind = true
 		}
 		if first.behind {
 			outcome = fmt.Errorf("%w: %w", ErrBehind, outcome)
 		}
+		if l.calm = 0; n > 1 {
+			l.limit = n / 2
+		}
+	default:
+		if l.calm++; l.calm%BackoffTransactions == 0 {
+			l.limit = min(2*l.limit, maxGathered)
+		}
 	}
-	first.done <- outcome
+	l.signal()
+	end(first.members, outcome)
 }
 
-// UnderWay counts the transactions that were sent and whose end is not known yet. There are none without a connection;
+// undone reports whether nothing of a transaction is there, by how it has ended.
+func undone(outcome error) bool {
+	return outcome != nil && !errors.Is(outcome, pgkit.ErrNotReplicated) && !errors.Is(outcome, ErrLinkLost)
+}
+
+// most is how many transactions are gathered at most.
+func (l *link) most() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.limit
+}
+
+// wait returns what is told when a transaction should be sent, nil where it should be at once.
+func (l *link) wait() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sent) < crowded || l.limit < 2 || l.broken != nil {
+		return nil
+	}
+	l.room = make(chan struct{}, 1)
+	return l.room
+}
+
+// signal tells the one that waits to send that it should. The caller holds the mutex.
+func (l *link) signal() {
+	if l.room != nil && (len(l.sent) < crowded || l.broken != nil) {
+		l.room <- struct{}{} // It has room for the one.
+		l.room = nil
+	}
+}
+
+// UnderWay counts the transactions that were sent, or gathered, and whose end is not known yet. There are none without a connection;
 // connected reports whether there is one.
 func (p *Pipeline) UnderWay() (n int, connected bool) {
 	p.mu.Lock()
@@ -361,9 +509,15 @@ func (p *Pipeline) UnderWay() (n int, connected bool) {
 	if p.link == nil {
 		return 0, false
 	}
+	if p.gathering != nil {
+		n = len(p.gathering.members)
+	}
 	p.link.mu.Lock()
 	defer p.link.mu.Unlock()
-	return len(p.link.sent), p.link.broken == nil
+	for _, t := range p.link.sent {
+		n += len(t.members)
+	}
+	return n, p.link.broken == nil
 }
 
 func (l *link) failure() error {
@@ -382,9 +536,10 @@ func (l *link) fail(reason error) {
 	l.broken = reason
 	_ = l.conn.Close()
 	for _, t := range l.sent {
-		t.done <- fmt.Errorf("%w: %w", ErrLinkLost, reason)
+		end(t.members, fmt.Errorf("%w: %w", ErrLinkLost, reason))
 	}
 	l.sent = nil
+	l.signal()
 }
 
 // end says good-bye, so that the database doesn't take the end for an accident.

@@ -27,13 +27,13 @@ func TestParams(t *testing.T) {
 		n := rapid.IntRange(0, 5).Draw(rt, "n")
 		texts, raws, ids := make([]string, n), make([][]byte, n), make([][16]byte, n)
 		big, small, times := make([]int64, n), make([]int16, n), make([]time.Time, n)
-		ints := make([]int, n)
+		ints, flags := make([]int, n), make([]bool, n)
 		for i := range n {
 			texts[i], raws[i] = rapid.String().Draw(rt, "text"), rapid.SliceOf(rapid.Byte()).Draw(rt, "raw")
 			copy(ids[i][:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "id"))
 			big[i], small[i] = rapid.Int64().Draw(rt, "big"), rapid.Int16().Draw(rt, "small")
 			times[i] = now.Add(time.Duration(rapid.Int64Range(math.MinInt32, math.MaxInt32).Draw(rt, "at")) * time.Second)
-			ints[i] = int(rapid.Int32().Draw(rt, "int"))
+			ints[i], flags[i] = int(rapid.Int32().Draw(rt, "int")), rapid.Bool().Draw(rt, "flag")
 		}
 		args := []struct {
 			oid uint32
@@ -45,18 +45,15 @@ func TestParams(t *testing.T) {
 			{pgtype.Int8ArrayOID, big},
 			{pgtype.Int2ArrayOID, small},
 			{pgtype.TimestamptzArrayOID, times},
-			{pgtype.TimestamptzOID, now},
 			{pgtype.Int8OID, n},
-			{pgtype.Int8OID, int64(n)},
-			{pgtype.BoolOID, n%2 == 0},
-			{pgtype.UUIDOID, uuid.New()},
+			{pgtype.BoolArrayOID, flags},
 			{pgtype.Int4ArrayOID, ints},
 		}
 		var p Params
 		for range 2 { // The memory is used again.
 			p.Reset()
 			for _, a := range args {
-				if err := p.Append(a.oid, a.arg); err != nil {
+				if err := p.Append(a.arg); err != nil {
 					rt.Fatal(err)
 				}
 			}
@@ -79,7 +76,7 @@ func TestParams(t *testing.T) {
 			}
 		}
 		var p Params
-		if err := errors.Join(p.Append(pgtype.UUIDArrayOID, ids), p.Append(pgtype.TimestamptzArrayOID, times)); err != nil {
+		if err := errors.Join(p.Append(ids), p.Append(times)); err != nil {
 			rt.Fatal(err)
 		}
 		raw := p.Next(2)
@@ -96,9 +93,41 @@ func TestParams(t *testing.T) {
 			}
 		}
 	})
-	if err := new(Params).Append(pgtype.TextOID, struct{}{}); err == nil {
+	if err := new(Params).Append(struct{}{}); err == nil {
 		t.Error("a type that it doesn't know is encoded")
 	}
+}
+
+// TestParamsOfSeveral: what several transactions have is encoded as if one had it.
+func TestParamsOfSeveral(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		texts := rapid.SliceOfN(rapid.SliceOf(rapid.String()), 1, 5).Draw(rt, "texts")
+		some := rapid.SliceOfN(rapid.SliceOf(rapid.Ptr(rapid.Int64(), true)), 1, 5).Draw(rt, "some")
+		counts := rapid.SliceOfN(rapid.IntRange(0, 1<<40), 1, 5).Draw(rt, "counts")
+		sum := 0
+		for _, n := range counts {
+			sum += n
+		}
+		var got, want Params
+		if err := errors.Join(
+			got.Append(anys(texts)...), got.Append(anys(some)...), got.Append(anys(counts)...),
+			want.Append(slices.Concat(texts...)), want.Append(slices.Concat(some...)), want.Append(sum),
+		); err != nil {
+			rt.Fatal(err)
+		}
+		if a, b := got.Next(3), want.Next(3); !slices.EqualFunc(a, b, bytes.Equal) {
+			rt.Errorf("%x, want %x", a, b)
+		}
+	})
+}
+
+func anys[T any](values []T) []any {
+	all := make([]any, len(values))
+	for i := range values {
+		all[i] = values[i]
+	}
+	return all
 }
 
 // TestClockIsAnInterval: whatever the database's clock shows when it is asked, it is within what is known of it.

@@ -67,7 +67,16 @@ func New(o Options) *Speculator {
 // Grow adds pipelines until there are n. Nothing may be under way.
 func (s *Speculator) Grow(n int) {
 	for len(s.pipelines) < n {
-		s.pipelines = append(s.pipelines, &Pipeline{Config: s.o.Config, Presence: s.o.Presence, Statements: s.o.Statements, Met: s.o.Met, Explicit: s.o.Explicit})
+		s.pipelines = append(s.pipelines, &Pipeline{
+			Config: s.o.Config, Presence: s.o.Presence, Statements: s.o.Statements, Met: s.o.Met, Explicit: s.o.Explicit, Undone: s.undone,
+		})
+	}
+}
+
+// undone reports a transaction that was undone with those that it was sent with, and is sent again.
+func (s *Speculator) undone(err error) {
+	if s.o.Observer != nil {
+		s.o.Observer.Fallback("gathered", Reason(err))
 	}
 }
 
@@ -230,8 +239,8 @@ type Scene struct {
 }
 
 // Commit makes sure that no other transaction of this process works on the accounts, reads those that are not remembered, and
-// sends what fill queues, as one transaction on p. See [Pipeline.Commit].
-func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place string, accounts []string, keys []idempotency.ID,
+// sends what fill queues, as one transaction on p, or together with others that touch other accounts and targets. See [Pipeline.Commit].
+func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place, target string, accounts []string, keys []idempotency.ID,
 	fill func(b *pgx.Batch, on Scene) error,
 ) error {
 	switch {
@@ -250,7 +259,7 @@ func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place string, acco
 	if err != nil {
 		return err
 	}
-	err = p.Commit(ctx, place, func(b *pgx.Batch) error {
+	err = p.Commit(ctx, Work{Place: place, Touched: append(slices.Clip(accounts), target), Commands: len(keys)}, func(b *pgx.Batch) error {
 		earliest, latest, ok := s.Clock.Now()
 		if !ok {
 			return NotSent(noClock, nil)
