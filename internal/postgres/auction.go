@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
@@ -19,13 +20,17 @@ import (
 type Auctions struct {
 	db     *DB
 	memory *speculation.Memory
+	locked *semaphore.Weighted // has room for the runs under locks, which need a connection each
 }
 
 var _ auction.Store = (*Auctions)(nil)
 
+// lockedRuns bounds how many auctions are worked on under locks at a time, so that they leave connections to others.
+const lockedRuns = 8
+
 // NewAuctions returns the auctions' store on db.
 func NewAuctions(db *DB) *Auctions {
-	s := &Auctions{db: db, memory: speculation.NewMemory()}
+	s := &Auctions{db: db, memory: speculation.NewMemory(), locked: semaphore.NewWeighted(lockedRuns)}
 	db.OnLostHistory(s.memory.Forget)
 	return s
 }
@@ -103,6 +108,10 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.E
 		nonce = speculation.NewNonce()
 	)
 	defer func() { s.memory.Unlock(t, left) }()
+	if err := s.locked.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.locked.Release(1)
 	err := s.db.run(ctx, auctionTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
 		if !first && known != nil {
 			known.Undo()

@@ -54,11 +54,16 @@ const (
 	minOverlap = 8
 )
 
+// lanesBusy is how many auctions may be committed to at a time. Most of their transactions are pipelined and take no connection of the pool;
+// the store bounds the others.
+const lanesBusy = 64
+
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
+	lanes.MaxLanesBusy = cmp.Or(lanes.MaxLanesBusy, lanesBusy)
 	lanes.Overlap, lanes.MinOverlap = overlap, minOverlap
 	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }
 	s.group = groupcommit.New(s.flush, lanes)
