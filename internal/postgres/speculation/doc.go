@@ -15,12 +15,13 @@
 //   - [Speculator] runs a speculative transaction ([Speculator.Commit]), and falls back to one with locks
 //     ([Speculator.Run]). It reports every fallback with its [Reason].
 //   - [Pipeline] sends a transaction while those before it are still being executed. The second one may spend what the first
-//     one brings. If the first fails, the guards of the second refuse.
+//     one brings. If the first fails, the guards of the second refuse. Those that have nothing in common are gathered into one
+//     (docs/adr/0054), and each is sent again by itself where that fails.
 //   - [Accounts] remembers accounts, and which transactions of this process work on them now.
 //   - [Memory] remembers auctions.
 //   - [Keys] remembers idempotency keys that were stored lately. It is a hint that chooses the lane, and nothing more.
 //   - [Clock] knows the database's time as an interval.
-//   - [Params] encodes parameters without allocating.
+//   - [Params] encodes parameters without allocating, those of several transactions as if they were one's.
 //
 // # How a transaction goes
 //
