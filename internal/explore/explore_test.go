@@ -47,6 +47,7 @@ func scenarios() map[string]func() Scenario {
 		"older state":   olderState,
 		"older auction": olderAuction,
 		"older log":     olderLog,
+		"many auctions": manyAuctions,
 	}
 }
 

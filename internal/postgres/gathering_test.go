@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -26,7 +27,7 @@ type gathered struct {
 func newGathered(t *testing.T, accounts int) *gathered {
 	t.Helper()
 	g := &gathered{t: t, seen: &recorder{}, ends: map[string]chan error{}}
-	g.db = open(t, Options{URL: database(t), Observer: g.seen})
+	g.db = open(t, Options{URL: pgtest.NewDatabase(t, migrated), Observer: g.seen}) // Its accounts have no entries.
 	waitLong(g.db)
 	g.pipeline = g.db.spec.Pipeline(0)
 	exec(t, g.db, `INSERT INTO accounts SELECT 'acc-' || i, 'EUR', 10, 0, 1, now() FROM generate_series(1, $1::integer) AS i`, accounts)

@@ -1,0 +1,82 @@
+//go:build unix
+
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/sim"
+)
+
+// manyAuctions has a bidder each bid in four auctions of one server, whose transactions are gathered, while another server's
+// bidder is in one of them: what undoes that one must not be felt, and no bid may be told that is not there, in the others.
+func manyAuctions() Scenario {
+	const many = 4
+	var auctions [many]client.Auction
+	account := func(i int) string { return fmt.Sprintf("b%d", i) }
+	return Scenario{
+		Servers: 2, Kills: true, Stall: 3 * time.Second, Unbooked: true, Loose: true,
+		Open: func(ctx context.Context, c *sim.Client) error {
+			names := []string{"house", "guest"}
+			for i := range many {
+				names = append(names, account(i))
+			}
+			if err := sim.OpenAccounts(ctx, c, names, 1000); err != nil {
+				return err
+			}
+			for i := range auctions {
+				key := fmt.Sprintf("auction-%d", i)
+				made, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions", key, client.CreateAuctionRequest{
+					Title: key, Currency: "SIM", Seller: "house", Cooldown: "0s", Rounds: []client.RoundRequest{{Winners: 1, Duration: "1h"}},
+				}))
+				if err != nil || made.Status != http.StatusCreated {
+					return fmt.Errorf("make an auction: %v: %w", made, err)
+				}
+				if err := made.JSON(&auctions[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Warm: func(ctx context.Context, w *World) error {
+			for i := range auctions {
+				path, key := "/v1/auctions/"+auctions[i].ID+"/start", fmt.Sprintf("start-%d", i)
+				if err := expect(ctx, w,
+					expected{"s1", sim.NewOp(sim.KindAuction, path, key, nil), http.StatusOK},
+					expected{"s1", sim.NewBid(fmt.Sprintf("warm-%d", i), auctions[i].ID, account(i), 1), http.StatusCreated}); err != nil {
+					return err
+				}
+			}
+			return expect(ctx, w, expected{"s2", sim.NewBid("warm-guest", auctions[0].ID, "guest", 2), http.StatusCreated},
+				expected{"s1", sim.NewBid("warm-again", auctions[0].ID, account(0), 3), http.StatusCreated})
+		},
+		Play: func(ctx context.Context, w *World) {
+			for i := range auctions {
+				c := w.Client(account(i), servers(0)...)
+				w.Settle(ctx, c, sim.NewBid(fmt.Sprintf("bid-%d-1", i), auctions[i].ID, account(i), 10), sim.NewBid(fmt.Sprintf("bid-%d-2", i), auctions[i].ID, account(i), 20))
+			}
+			w.Settle(ctx, w.Client("guest", servers(1)...), sim.NewBid("bid-guest", auctions[0].ID, "guest", 15))
+		},
+		Check: func(ctx context.Context, w *World, db *pgx.Conn) error {
+			if done := w.Count("bid-", http.StatusCreated); done != 2*many+1 {
+				return fmt.Errorf("of %d bids %d were placed", 2*many+1, done)
+			}
+			var wrong string
+			err := db.QueryRow(ctx, `SELECT coalesce(string_agg(format('%s bids %s in auction %s, and %s bids of it are there', s.account, s.amount, a.title, n.bids), '; '), '')
+				FROM auction_standing AS s JOIN auctions AS a ON a.id = s.auction,
+					LATERAL (SELECT count(*) AS bids FROM auction_bids AS b WHERE b.auction = a.id AND b.account = s.account) AS n
+				WHERE s.amount <> CASE s.account WHEN 'guest' THEN 15 ELSE 20 END OR n.bids <> CASE WHEN s.account = 'guest' THEN 2 WHEN a.title = 'auction-0' THEN 4 ELSE 3 END`).Scan(&wrong)
+			if err == nil && wrong != "" {
+				err = errors.New(wrong)
+			}
+			return err
+		},
+	}
+}
