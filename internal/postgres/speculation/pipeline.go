@@ -43,12 +43,13 @@ type Pipeline struct {
 	// Undone is called for a transaction that is sent again by itself, with what undid those that it was sent with; it may be nil.
 	Undone func(error)
 
-	mu        sync.Mutex // held while a transaction is made and sent, which keeps their order
-	link      *link
-	gathering *gathering // what is sent next; nil while nothing waits
-	retryAt   time.Time  // when to connect again
-	closed    bool
-	readers   sync.WaitGroup
+	mu         sync.Mutex // held while a transaction is made and sent, which keeps their order
+	link       *link
+	gathering  *gathering // what is sent next; nil while nothing waits
+	connecting bool
+	retryAt    time.Time // when to connect again
+	closed     bool
+	readers    sync.WaitGroup
 }
 
 // Transactions that are sent behind so many others on a connection wait for a lock as long as waitLess says, because all
@@ -216,23 +217,35 @@ func alone(m *member) [][]*pgx.QueuedQuery {
 	return groups
 }
 
-// connected makes sure that there is a connection that has not failed, as far as is known.
+// connected makes sure that there is a connection that has not failed, as far as is known. The caller holds the mutex, which is given
+// back while it connects: others don't wait for that.
 func (p *Pipeline) connected(ctx context.Context) error {
 	switch {
 	case p.closed:
 		return net.ErrClosed
 	case p.link != nil && p.link.failure() == nil:
 		return nil
-	case p.gathering != nil:
-		p.sendGathered() // It can't be, which its members are told.
-	}
-	switch {
+	case p.connecting:
+		return errors.New("another transaction is connecting")
 	case time.Now().Before(p.retryAt):
 		return errors.New("the connection failed a moment ago")
 	}
+	if p.gathering != nil {
+		p.sendGathered() // It can't be, which its members are told.
+	}
 	start := time.Now()
+	p.connecting = true
+	p.mu.Unlock()
 	l, err := p.connect(ctx)
-	if err != nil {
+	p.mu.Lock()
+	p.connecting = false
+	switch {
+	case p.closed:
+		if err == nil {
+			l.end()
+		}
+		return net.ErrClosed
+	case err != nil:
 		p.Presence.Missed(start)
 		p.retryAt = time.Now().Add(reconnectPause)
 		return err
