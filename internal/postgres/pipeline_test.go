@@ -263,6 +263,39 @@ func TestPipelineRefusesWhatItCannotSend(t *testing.T) {
 	}
 }
 
+// TestNobodyWaitsWhileAPipelineConnects: a transaction that comes meanwhile goes another way at once.
+func TestNobodyWaitsWhileAPipelineConnects(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	connecting, connected := make(chan struct{}), make(chan struct{})
+	p := &speculation.Pipeline{
+		Config: db.pool.Config().ConnConfig, Presence: db.presence, Statements: speculativeStatements(db.raising()),
+		Met: func(context.Context, *pgx.Conn) error {
+			close(connecting)
+			<-connected
+			return nil
+		},
+	}
+	defer p.Close()
+	nobody := func(b *pgx.Batch) error {
+		b.Queue(guardAbsentAccounts, []string{"nobody"})
+		return nil
+	}
+	first := make(chan error, 1)
+	go func() { first <- p.Commit(t.Context(), speculation.Work{}, nobody) }()
+	<-connecting
+	if err := p.Commit(t.Context(), speculation.Work{}, nobody); speculation.Reason(err) != "connection" {
+		t.Errorf("beside one that connects: %v", err)
+	}
+	close(connected)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := p.Commit(t.Context(), speculation.Work{}, nobody); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPipelineSaysUnknown has the database go away for good with a transaction under way.
 func TestPipelineSaysUnknown(t *testing.T) {
 	t.Parallel()
