@@ -2,8 +2,10 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -24,6 +26,8 @@ var costly = []struct { //nolint:gochecknoglobals // A constant, but for the typ
 	{"log_statement", func(v string) bool { return v == "all" || v == "mod" }, "every write is logged"},
 	{"max_wal_size", below(256), "checkpoints come so often that each commit writes whole pages to the log"}, // MB
 	{"shared_buffers", below(4096), "little of the tables stays in memory"},                                  // pages of 8 kB
+	// PostgreSQL 14 knows only this method, and says on.
+	{"wal_compression", func(v string) bool { return v == "pglz" || v == "on" }, "after a checkpoint, whole pages are compressed by the slowest method while commands wait for it; lz4 or off"},
 	{"synchronous_commit", equals("remote_apply"), "each commit waits until standbys have applied it, which no promise needs; on is enough"},
 	{"zero_damaged_pages", equals("on"), "damaged pages are emptied without a word"},
 }
@@ -51,8 +55,18 @@ func above(most int64) func(string) bool {
 	}
 }
 
-// costs lists the settings that make commands slower than they need be, with what they cost.
-func costs(ctx context.Context, conn *pgx.Conn) (found []string, err error) {
+// cost is a setting that makes commands slower, and what to do about it.
+type cost struct{ what, remedy string }
+
+const (
+	resetIt  = "reset it with ALTER SYSTEM, or where the role or database has it: docs/operations/postgresql.md"
+	enlarge  = "ALTER SYSTEM SET max_wal_size = '%dMB'; SELECT pg_reload_conf(), pg_stat_reset_shared('%s'), pg_stat_reset_shared('wal'), so that both count anew: docs/operations/postgresql.md"
+	logGrows = "max_wal_size is %d MB: since %s, %d of %d checkpoints began because the log had grown to it, before checkpoint_timeout (%s) had passed. " +
+		"After each one, every page that changes is written to the log as a whole"
+)
+
+// costs lists the settings that make commands slower than they need be.
+func costs(ctx context.Context, conn *pgx.Conn) (found []cost, err error) {
 	names := make([]string, len(costly))
 	for i := range costly {
 		names[i] = costly[i].name
@@ -68,8 +82,64 @@ func costs(ctx context.Context, conn *pgx.Conn) (found []string, err error) {
 	}
 	for _, c := range costly {
 		if value, ok := settings[c.name]; ok && c.is(value) {
-			found = append(found, fmt.Sprintf("%s is %s: %s", c.name, value, c.cost))
+			found = append(found, cost{fmt.Sprintf("%s is %s: %s", c.name, value, c.cost), resetIt})
 		}
 	}
-	return found, nil
+	grows, err := logOutgrows(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return append(found, grows...), nil
+}
+
+// A checkpoint that was asked for is counted like one for which the log has grown to max_wal_size. It does so after half of max_wal_size or
+// more, so the two can be told apart by how much was written to the log meanwhile.
+const (
+	// outgrownAtLeast is how many such checkpoints are worth a word.
+	outgrownAtLeast = 10
+	// outgrownShare is how many times as many may have begun by time, since most servers have quiet hours.
+	outgrownShare = 3
+	// outgrownBytes is of how much of max_wal_size, as its reciprocal, each of them must have been.
+	outgrownBytes = 3
+
+	whichCheckpoints = `SELECT CASE WHEN to_regclass('pg_catalog.pg_stat_wal') IS NULL THEN ''
+		WHEN to_regclass('pg_catalog.pg_stat_checkpointer') IS NOT NULL THEN 'checkpointer'
+		WHEN to_regclass('pg_catalog.pg_stat_bgwriter') IS NOT NULL THEN 'bgwriter' ELSE '' END`
+	countCheckpoints = `SELECT %s, coalesce(s.stats_reset, pg_postmaster_start_time()), w.wal_bytes::float8,
+		(SELECT setting::bigint FROM pg_settings WHERE name = 'max_wal_size'), current_setting('checkpoint_timeout')
+		FROM pg_catalog.pg_stat_%s AS s, pg_catalog.pg_stat_wal AS w`
+)
+
+// logOutgrows finds that the log grows to max_wal_size so often that checkpoints do not wait for their time. Where PostgreSQL does not count
+// them, it finds nothing.
+func logOutgrows(ctx context.Context, conn *pgx.Conn) ([]cost, error) {
+	var counter string
+	if err := conn.QueryRow(ctx, whichCheckpoints).Scan(&counter); err != nil || counter == "" {
+		return nil, err
+	}
+	columns := "s.checkpoints_timed, s.checkpoints_req"
+	if counter == "checkpointer" { // Since PostgreSQL 17.
+		columns = "s.num_timed, s.num_requested"
+	}
+	var (
+		timed, forced, limit int64
+		since                time.Time
+		bytes                float64
+		timeout              string
+	)
+	err := conn.QueryRow(ctx, fmt.Sprintf(countCheckpoints, columns, counter)).Scan(&timed, &forced, &since, &bytes, &limit, &timeout)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil || !outgrown(timed, forced, bytes, limit) {
+		return nil, err
+	}
+	return []cost{{
+		fmt.Sprintf(logGrows, limit, since.UTC().Format(time.RFC3339), forced, timed+forced, timeout),
+		fmt.Sprintf(enlarge, 2*limit, counter),
+	}}, nil
+}
+
+func outgrown(timed, forced int64, bytes float64, limitMB int64) bool {
+	return forced >= outgrownAtLeast && forced*outgrownShare >= timed && bytes >= float64(forced)*float64(limitMB<<20)/outgrownBytes
 }
