@@ -16,9 +16,8 @@ import (
 const (
 	// recountLook is how often the bookkeeper looks whether a recount is due.
 	recountLook = time.Minute
-	// recountBlocks are read in one snapshot, together with all accounts, in about a second, and recountLeast in about a twentieth of one. Then
-	// the server leaves the database alone for recountRest times as long: a recount takes a twentieth of one processor, and closings a tenth at
-	// most, so that commands keep theirs.
+	// A recount reads recountBlocks, and all accounts, in one snapshot and in about a second. With few accounts it reads recountLeast in some
+	// 50 ms. Then it pauses for recountRest times as long, so that it takes a twentieth of one processor. A closing takes a tenth at most.
 	recountBlocks = 8192
 	recountLeast  = 512
 	recountRest   = 19

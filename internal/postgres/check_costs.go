@@ -26,8 +26,8 @@ var costly = []struct { //nolint:gochecknoglobals // A constant, but for the typ
 	{"log_statement", func(v string) bool { return v == "all" || v == "mod" }, "every write is logged"},
 	{"max_wal_size", below(256), "checkpoints come so often that each commit writes whole pages to the log"}, // MB
 	{"shared_buffers", below(4096), "little of the tables stays in memory"},                                  // pages of 8 kB
-	// PostgreSQL 14 knows only this method, and says on.
-	{"wal_compression", func(v string) bool { return v == "pglz" || v == "on" }, "after a checkpoint, whole pages are compressed by the slowest method while commands wait for it; lz4 or off"},
+	// PostgreSQL 14 has only this method, and calls it on.
+	{"wal_compression", func(v string) bool { return v == "pglz" || v == "on" }, "after a checkpoint, commands wait while their session compresses whole pages; lz4 is faster, and off fastest"},
 	{"synchronous_commit", equals("remote_apply"), "each commit waits until standbys have applied it, which no promise needs; on is enough"},
 	{"zero_damaged_pages", equals("on"), "damaged pages are emptied without a word"},
 }
@@ -60,9 +60,9 @@ type cost struct{ what, remedy string }
 
 const (
 	resetIt  = "reset it with ALTER SYSTEM, or where the role or database has it: docs/operations/postgresql.md"
-	enlarge  = "ALTER SYSTEM SET max_wal_size = '%dMB'; SELECT pg_reload_conf(), pg_stat_reset_shared('%s'), pg_stat_reset_shared('wal'), so that both count anew: docs/operations/postgresql.md"
-	logGrows = "max_wal_size is %d MB: since %s, %d of %d checkpoints began because the log had grown to it, before checkpoint_timeout (%s) had passed. " +
-		"After each one, every page that changes is written to the log as a whole"
+	enlarge  = "ALTER SYSTEM SET max_wal_size = '%dMB'; SELECT pg_reload_conf(), pg_stat_reset_shared('%s'), pg_stat_reset_shared('wal'); the last two reset the counters: docs/operations/postgresql.md"
+	logFills = "max_wal_size is %d MB: since %s, %d of %d checkpoints began because the log had reached it before checkpoint_timeout (%s). " +
+		"After a checkpoint, the first change of each page writes the whole page to the log"
 )
 
 // costs lists the settings that make commands slower than they need be.
@@ -85,22 +85,21 @@ func costs(ctx context.Context, conn *pgx.Conn) (found []cost, err error) {
 			found = append(found, cost{fmt.Sprintf("%s is %s: %s", c.name, value, c.cost), resetIt})
 		}
 	}
-	grows, err := logOutgrows(ctx, conn)
+	early, err := earlyCheckpoints(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	return append(found, grows...), nil
+	return append(found, early...), nil
 }
 
-// A checkpoint that was asked for is counted like one for which the log has grown to max_wal_size. It does so after half of max_wal_size or
-// more, so the two can be told apart by how much was written to the log meanwhile.
 const (
-	// outgrownAtLeast is how many such checkpoints are worth a word.
-	outgrownAtLeast = 10
-	// outgrownShare is how many times as many may have begun by time, since most servers have quiet hours.
-	outgrownShare = 3
-	// outgrownBytes is of how much of max_wal_size, as its reciprocal, each of them must have been.
-	outgrownBytes = 3
+	// earlyAtLeast is the number of early checkpoints that the doctor reports.
+	earlyAtLeast = 10
+	// earlyShare: the doctor stays silent when more than this many checkpoints began by time for each early one. Most servers have quiet hours.
+	earlyShare = 3
+	// earlyBytes: an early checkpoint comes after at least max_wal_size / earlyBytes of log. PostgreSQL counts it together with those
+	// that a command requested, such as CHECKPOINT or DROP DATABASE, and only the log's size tells them apart.
+	earlyBytes = 3
 
 	whichCheckpoints = `SELECT CASE WHEN to_regclass('pg_catalog.pg_stat_wal') IS NULL THEN ''
 		WHEN to_regclass('pg_catalog.pg_stat_checkpointer') IS NOT NULL THEN 'checkpointer'
@@ -110,9 +109,9 @@ const (
 		FROM pg_catalog.pg_stat_%s AS s, pg_catalog.pg_stat_wal AS w`
 )
 
-// logOutgrows finds that the log grows to max_wal_size so often that checkpoints do not wait for their time. Where PostgreSQL does not count
-// them, it finds nothing.
-func logOutgrows(ctx context.Context, conn *pgx.Conn) ([]cost, error) {
+// earlyCheckpoints reports that the log often reaches max_wal_size before checkpoint_timeout has passed. An engine without the counters gets
+// no report.
+func earlyCheckpoints(ctx context.Context, conn *pgx.Conn) ([]cost, error) {
 	var counter string
 	if err := conn.QueryRow(ctx, whichCheckpoints).Scan(&counter); err != nil || counter == "" {
 		return nil, err
@@ -122,24 +121,24 @@ func logOutgrows(ctx context.Context, conn *pgx.Conn) ([]cost, error) {
 		columns = "s.num_timed, s.num_requested"
 	}
 	var (
-		timed, forced, limit int64
-		since                time.Time
-		bytes                float64
-		timeout              string
+		timed, requested, limit int64
+		since                   time.Time
+		bytes                   float64
+		timeout                 string
 	)
-	err := conn.QueryRow(ctx, fmt.Sprintf(countCheckpoints, columns, counter)).Scan(&timed, &forced, &since, &bytes, &limit, &timeout)
+	err := conn.QueryRow(ctx, fmt.Sprintf(countCheckpoints, columns, counter)).Scan(&timed, &requested, &since, &bytes, &limit, &timeout)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
-	if err != nil || !outgrown(timed, forced, bytes, limit) {
+	if err != nil || !tooEarly(timed, requested, bytes, limit) {
 		return nil, err
 	}
 	return []cost{{
-		fmt.Sprintf(logGrows, limit, since.UTC().Format(time.RFC3339), forced, timed+forced, timeout),
+		fmt.Sprintf(logFills, limit, since.UTC().Format(time.RFC3339), requested, timed+requested, timeout),
 		fmt.Sprintf(enlarge, 2*limit, counter),
 	}}, nil
 }
 
-func outgrown(timed, forced int64, bytes float64, limitMB int64) bool {
-	return forced >= outgrownAtLeast && forced*outgrownShare >= timed && bytes >= float64(forced)*float64(limitMB<<20)/outgrownBytes
+func tooEarly(timed, requested int64, bytes float64, limitMB int64) bool {
+	return requested >= earlyAtLeast && requested*earlyShare >= timed && bytes >= float64(requested)*float64(limitMB<<20)/earlyBytes
 }

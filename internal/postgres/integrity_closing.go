@@ -12,17 +12,16 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 )
 
-// How many accounts a statement closes, at first, at least and at most. It reads in one snapshot, which is kept for as long, and commands have
-// to share the processors with it meanwhile.
 const (
-	closeAtFirst = 128
+	closeAtFirst = 128 // accounts that the first statement of a closing closes
 	closeAtLeast = 16
 	closeAtMost  = 2048
-	// closeFor is how long a statement is meant to take, to a factor of two.
+	// closeFor is the time that a statement should take, within a factor of two. A statement keeps its snapshot for that time, and takes a
+	// processor away from commands.
 	closeFor = 50 * time.Millisecond
 )
 
-// closeNext is how many accounts to close next, after so many took so long.
+// closeNext returns how many accounts the next statement closes, after one that closed n accounts in that time.
 func closeNext(n int64, took time.Duration) int64 {
 	switch {
 	case took > 2*closeFor:
@@ -82,8 +81,8 @@ type Closing struct {
 
 // CloseAccounts closes the books for the integrity check: it counts the entries that are new since the last closing, and remembers the
 // balances that they lead to. It goes over the accounts that were changed since, part by part, each in a statement of its own, so that no
-// snapshot is kept for long, and rests so many times as long as each part took; a process that dies leaves the parts that it has closed. Any
-// number of processes may do this at a time.
+// snapshot is kept for long. After each part it pauses for rest times the part's duration. A process that dies leaves the parts that it has
+// closed. Any number of processes may do this at a time.
 //
 // There is nothing to do, and it returns nil, as long as the whole ledger is counted whenever somebody asks: while it is small, and
 // before the first recount.
@@ -94,7 +93,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) 
 		return nil, err
 	}
 	for last, limit, more := "", int64(closeAtFirst), true; more; {
-		if err := rested(ctx, rest, func() (err error) {
+		if err := thenPause(ctx, rest, func() (err error) {
 			part := time.Now()
 			last, more, err = l.closeSome(ctx, &c, last, base.horizon, limit)
 			limit = closeNext(limit, time.Since(part))
@@ -106,7 +105,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) 
 	if c.Bad > 0 {
 		horizon = nil // An account that does not agree is looked at again.
 	}
-	if err := rested(ctx, rest, func() (err error) {
+	if err := thenPause(ctx, rest, func() (err error) {
 		c.Balanced, err = l.closeFlows(ctx, base, began, horizon)
 		return err
 	}); err != nil {
@@ -115,7 +114,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) 
 	return &c, nil
 }
 
-// closeSome closes the next changed accounts after one, and returns the last of them, and whether there may be more.
+// closeSome closes the next changed accounts. It returns the last of them, and whether there may be more.
 func (l *Ledger) closeSome(ctx context.Context, c *Closing, after string, horizon *string, limit int64) (last string, more bool, err error) {
 	var n, closed, strange int64
 	var suspects []string

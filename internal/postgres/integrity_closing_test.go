@@ -11,14 +11,13 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// TestClosingsRest: a closing leaves the database alone after each part, for as many times as long as it took, and one that ends there leaves
-// what it has closed. The next one closes the rest.
+// TestClosingsRest cancels a closing while it pauses after its first part. The part stays closed, and the next closing closes the other accounts.
 func TestClosingsRest(t *testing.T) {
 	t.Parallel()
 	pgtest.Needs(t, pgkit.RowVersions)
 	const (
 		accounts = 3 * closeAtFirst
-		forever  = 1 << 20 // A millisecond, so many times, is a quarter of an hour.
+		forever  = 1 << 20 // times a millisecond are a quarter of an hour
 	)
 	db := open(t, Options{URL: database(t), MaxConns: 4})
 	books := large(db)
@@ -34,11 +33,11 @@ func TestClosingsRest(t *testing.T) {
 	go func() { over <- testwait.Err(books.CloseAccounts(ctx, forever)) }()
 	testwait.Eventually(t, time.Minute, "the first part is closed", func() bool { return closed() > 0 })
 	if n := closed(); n > closeAtFirst {
-		t.Errorf("closed %d accounts before the first rest", n)
+		t.Errorf("closed %d accounts before the first pause", n)
 	}
 	stop()
 	if err := <-over; !errors.Is(err, context.Canceled) {
-		t.Errorf("a closing that rests ends with %v", err)
+		t.Errorf("a closing that was cancelled ends with %v", err)
 	}
 	left := int64(accounts - closed())
 	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Closed: left, Balanced: true}) {

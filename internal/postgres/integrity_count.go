@@ -174,7 +174,7 @@ func (r *recount) agrees() bool {
 	return r.Holds && r.Bad == 0 && r.Sides.Sign() == 0 && r.Entries.Cmp(r.Accounts) == 0 && agree(r.In.against(r.Flows))
 }
 
-// atOnce is how many blocks a statement counts: twice as many as there are of accounts, so that most of its work is of its own.
+// atOnce returns how many blocks a statement counts. Each statement reads all accounts besides, so it counts twice as many blocks as these have.
 func (r *recount) atOnce(o RecountOptions) int64 {
 	if o.Least == 0 {
 		return max(o.Blocks, 1)

@@ -55,7 +55,7 @@ type RecountOptions struct {
 	Runner   string                   // whose it is
 	Restart  bool                     // leave one that was interrupted, and begin anew
 	Blocks   int64                    // how many blocks a statement counts at most
-	Least    int64                    // and at least, where few accounts are to be read with them; 0: always as many as at most
+	Least    int64                    // how many it counts when there are few accounts; 0: always Blocks
 	AtOnce   int                      // how many statements are under way at a time
 	Rest     int                      // rest so many times as long as each part took
 	Progress func(at RecountProgress) // called after each part; may be nil
@@ -135,7 +135,7 @@ func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 		if o.Progress != nil {
 			o.Progress(r.progress())
 		}
-		err = rested(ctx, o.Rest, func() error {
+		err = thenPause(ctx, o.Rest, func() error {
 			switch err = l.countPart(ctx, r, o); {
 			case err == nil:
 				crashpoint.Hit(crashpoint.BooksCounted)
@@ -154,11 +154,11 @@ func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 	return l.endRecount(ctx, r)
 }
 
-// rested does a part of some work, and rests so many times as long as it took, whether it failed or not.
-func rested(ctx context.Context, times int, work func() error) error {
+// thenPause does one part of the work and pauses for times its duration, even after an error.
+func thenPause(ctx context.Context, times int, work func() error) error {
 	began := time.Now()
 	err := work()
-	if rest := time.Duration(times) * time.Since(began); rest > 0 && !wait.For(ctx, rest) {
+	if pause := time.Duration(times) * time.Since(began); pause > 0 && !wait.For(ctx, pause) {
 		return ctx.Err()
 	}
 	return err

@@ -109,7 +109,7 @@ func expectFindings(t *testing.T, db *DB, want ...string) {
 	}
 }
 
-// TestCheckRefusesWhatLosesData runs on a server that does not wait for its disk, and then fills its log.
+// TestCheckRefusesWhatLosesData checks a server that does not wait for its disk, and then fills its log.
 func TestCheckRefusesWhatLosesData(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "fairlead-") //nolint:usetesting // Paths of t.TempDir are too long for a socket.
@@ -130,7 +130,7 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 	t.Cleanup(func() { closing(t, server.Stop) })
 	db := open(t, Options{URL: server.URL()})
 	expectFindings(t, db, "fsync!", "full_page_writes!", "synchronous_commit")
-	expectLogOutgrown(t, db)
+	expectEarlyCheckpoints(t, db)
 }
 
 // TestCheckOfReplication has what commits wait for changed, and a standby come and go.
