@@ -16,9 +16,10 @@ import (
 const (
 	// recountLook is how often the bookkeeper looks whether a recount is due.
 	recountLook = time.Minute
-	// recountBlocks are read in one snapshot, together with all accounts, in about a second. Then the server leaves the database alone for
-	// recountRest times as long: a recount takes a twentieth of one processor, and closings a tenth at most, so that commands keep theirs.
+	// A recount reads recountBlocks, and all accounts, in one snapshot and in about a second. With few accounts it reads recountLeast in some
+	// 50 ms. Then it pauses for recountRest times as long, so that it takes a twentieth of one processor. A closing takes a tenth at most.
 	recountBlocks = 8192
+	recountLeast  = 512
 	recountRest   = 19
 	closeRest     = 9
 )
@@ -76,7 +77,7 @@ func (b *bookkeeper) state(work telemetry.BooksWork) (s telemetry.BooksState) {
 func (b *bookkeeper) closeAll(ctx context.Context) {
 	for {
 		began := time.Now()
-		closing, err := b.ledger.CloseAccounts(ctx)
+		closing, err := b.ledger.CloseAccounts(ctx, closeRest)
 		took := time.Since(began)
 		switch {
 		case ctx.Err() != nil:
@@ -94,7 +95,7 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 		if _, err := b.look(ctx); err != nil {
 			b.fails(ctx, telemetry.BooksClose, err)
 		}
-		if !wait.For(ctx, max(b.every[telemetry.BooksClose]-took, closeRest*took)) {
+		if !wait.For(ctx, max(b.every[telemetry.BooksClose]-took, minCloseBooks)) {
 			return
 		}
 	}
@@ -102,7 +103,7 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 
 // recountAll counts everything whenever that is due.
 func (b *bookkeeper) recountAll(ctx context.Context) {
-	o := postgres.RecountOptions{Runner: postgres.RunnerServer, Blocks: recountBlocks, AtOnce: 1, Rest: recountRest}
+	o := postgres.RecountOptions{Runner: postgres.RunnerServer, Blocks: recountBlocks, Least: recountLeast, AtOnce: 1, Rest: recountRest}
 	for {
 		due, err := b.look(ctx)
 		if err == nil && due {

@@ -116,7 +116,7 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))
 	}
 	for _, cost := range slow {
-		add("costs", false, "reset it with ALTER SYSTEM, or where the role or database has it: docs/operations/servers.md", "%s", cost)
+		add("costs", false, cost.remedy, "%s", cost.what)
 	}
 	return findings, nil
 }

@@ -12,8 +12,25 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 )
 
-// closeAtOnce is how many accounts a statement closes: what it reads is read in one snapshot, which is kept for as long.
-const closeAtOnce = 2000
+const (
+	closeAtFirst = 128 // accounts that the first statement of a closing closes
+	closeAtLeast = 16
+	closeAtMost  = 2048
+	// closeFor is the time that a statement should take, within a factor of two. A statement keeps its snapshot for that time, and takes a
+	// processor away from commands.
+	closeFor = 50 * time.Millisecond
+)
+
+// closeNext returns how many accounts the next statement closes, after one that closed n accounts in that time.
+func closeNext(n int64, took time.Duration) int64 {
+	switch {
+	case took > 2*closeFor:
+		return max(n/2, closeAtLeast)
+	case took < closeFor/2:
+		return min(2*n, closeAtMost)
+	}
+	return n
+}
 
 const (
 	// closeAccounts counts what is new of some changed accounts, in their order, and closes those that agree. A closing that another process has
@@ -64,48 +81,64 @@ type Closing struct {
 
 // CloseAccounts closes the books for the integrity check: it counts the entries that are new since the last closing, and remembers the
 // balances that they lead to. It goes over the accounts that were changed since, part by part, each in a statement of its own, so that no
-// snapshot is kept for long; a process that dies leaves the parts that it has closed. Any number of processes may do this at a time.
+// snapshot is kept for long. After each part it pauses for rest times the part's duration. A process that dies leaves the parts that it has
+// closed. Any number of processes may do this at a time.
 //
 // There is nothing to do, and it returns nil, as long as the whole ledger is counted whenever somebody asks: while it is small, and
 // before the first recount.
-func (l *Ledger) CloseAccounts(ctx context.Context) (*Closing, error) {
+func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) {
 	var c Closing
 	base, began, horizon, err := l.beginClosing(ctx)
 	if err != nil || base == nil {
 		return nil, err
 	}
-	for last, n := "", int64(closeAtOnce); n == closeAtOnce; {
-		var closed, strange int64
-		var suspects []string
-		if err := l.write(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, l.books().closeAccounts, last, base.horizon, closeAtOnce).Scan(&n, &last, &closed, &suspects, &strange)
+	for last, limit, more := "", int64(closeAtFirst), true; more; {
+		if err := thenPause(ctx, rest, func() (err error) {
+			part := time.Now()
+			last, more, err = l.closeSome(ctx, &c, last, base.horizon, limit)
+			limit = closeNext(limit, time.Since(part))
+			return err
 		}); err != nil {
-			return nil, fmt.Errorf("postgres: close accounts: %w", err)
-		}
-		crashpoint.Hit(crashpoint.BooksClosed)
-		c.Closed += closed
-		c.Bad += strange
-		if len(suspects) > 0 {
-			var anew int64
-			if err := l.write(ctx, func(tx pgx.Tx) error {
-				tag, err := tx.Exec(ctx, closeAnew, suspects)
-				anew = tag.RowsAffected()
-				return err
-			}); err != nil {
-				return nil, fmt.Errorf("postgres: close accounts anew: %w", err)
-			}
-			c.Closed += anew
-			c.Bad += int64(len(suspects)) - anew
+			return nil, err
 		}
 	}
 	if c.Bad > 0 {
 		horizon = nil // An account that does not agree is looked at again.
 	}
-	c.Balanced, err = l.closeFlows(ctx, base, began, horizon)
-	if err != nil {
+	if err := thenPause(ctx, rest, func() (err error) {
+		c.Balanced, err = l.closeFlows(ctx, base, began, horizon)
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("postgres: close the books: %w", err)
 	}
 	return &c, nil
+}
+
+// closeSome closes the next changed accounts. It returns the last of them, and whether there may be more.
+func (l *Ledger) closeSome(ctx context.Context, c *Closing, after string, horizon *string, limit int64) (last string, more bool, err error) {
+	var n, closed, strange int64
+	var suspects []string
+	if err := l.write(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, l.books().closeAccounts, after, horizon, limit).Scan(&n, &last, &closed, &suspects, &strange)
+	}); err != nil {
+		return "", false, fmt.Errorf("postgres: close accounts: %w", err)
+	}
+	crashpoint.Hit(crashpoint.BooksClosed)
+	c.Closed += closed
+	c.Bad += strange
+	if len(suspects) > 0 {
+		var anew int64
+		if err := l.write(ctx, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, closeAnew, suspects)
+			anew = tag.RowsAffected()
+			return err
+		}); err != nil {
+			return "", false, fmt.Errorf("postgres: close accounts anew: %w", err)
+		}
+		c.Closed += anew
+		c.Bad += int64(len(suspects)) - anew
+	}
+	return last, n == limit, nil
 }
 
 // beginClosing returns the last closing, the time, and the horizon of a closing that begins now.

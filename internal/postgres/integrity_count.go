@@ -28,7 +28,7 @@ const (
 
 	beginRecount = `SELECT pg_current_snapshot()::text, statement_timestamp(), ` + placeOfTables + `,
 		pg_relation_size('entries') / current_setting('block_size')::bigint, pg_relation_size('transfers') / current_setting('block_size')::bigint,
-		current_setting('transaction_read_only')::boolean`
+		pg_relation_size('accounts') / current_setting('block_size')::bigint, current_setting('transaction_read_only')::boolean`
 	// sumWeights sums all money by weight: a number of 29 bits, made of the account and its currency, that nobody can foresee.
 	sumWeights = `SELECT currency, coalesce(sum((hashtextextended(id, hashtextextended(currency, $1::bigint)) & 536870911) * (available::numeric + held)), 0)::text,
 		sum(available)::text, sum(held)::text FROM accounts GROUP BY currency`
@@ -90,7 +90,7 @@ func (r *recount) begin(ctx context.Context, tx pgx.Tx, o RecountOptions) (begun
 		return false, err
 	}
 	var snapshot string
-	if err := tx.QueryRow(ctx, beginRecount).Scan(&snapshot, &r.began, &r.Place, &r.Blocks[0], &r.Blocks[1], &r.readOnly); err != nil {
+	if err := tx.QueryRow(ctx, beginRecount).Scan(&snapshot, &r.began, &r.Place, &r.Blocks[0], &r.Blocks[1], &r.Beside, &r.readOnly); err != nil {
 		return false, err
 	}
 	if err := r.read(snapshot); err != nil {
@@ -174,6 +174,14 @@ func (r *recount) agrees() bool {
 	return r.Holds && r.Bad == 0 && r.Sides.Sign() == 0 && r.Entries.Cmp(r.Accounts) == 0 && agree(r.In.against(r.Flows))
 }
 
+// atOnce returns how many blocks a statement counts. Each statement reads all accounts besides, so it counts twice as many blocks as these have.
+func (r *recount) atOnce(o RecountOptions) int64 {
+	if o.Least == 0 {
+		return max(o.Blocks, 1)
+	}
+	return min(max(o.Least, 2*r.Beside), o.Blocks)
+}
+
 // countPart counts the next part of the tables. Nothing of it is added unless all of it was counted.
 func (l *Ledger) countPart(ctx context.Context, r *recount, o RecountOptions) error {
 	if r.Step == recountLegs {
@@ -185,7 +193,7 @@ func (l *Ledger) countPart(ctx context.Context, r *recount, o RecountOptions) er
 	next := r.Block
 	for i := range parts {
 		from := next
-		next = min(from+max(o.Blocks, 1), total)
+		next = min(from+r.atOnce(o), total)
 		part := &parts[i]
 		*part = newRecount().recountState
 		if from == next {

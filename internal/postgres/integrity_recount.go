@@ -54,7 +54,8 @@ const (
 type RecountOptions struct {
 	Runner   string                   // whose it is
 	Restart  bool                     // leave one that was interrupted, and begin anew
-	Blocks   int64                    // how many blocks a statement counts
+	Blocks   int64                    // how many blocks a statement counts at most
+	Least    int64                    // how many it counts when there are few accounts; 0: always Blocks
 	AtOnce   int                      // how many statements are under way at a time
 	Rest     int                      // rest so many times as long as each part took
 	Progress func(at RecountProgress) // called after each part; may be nil
@@ -86,6 +87,7 @@ type recountState struct {
 	Seed     int64
 	Settled  uuid.UUID
 	Blocks   [2]int64 // of entries, of transfers
+	Beside   int64    // blocks of accounts, which are read with each part of the entries
 	Step     int
 	Block    int64 // the next one
 	Leg      uuid.UUID
@@ -133,24 +135,33 @@ func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 		if o.Progress != nil {
 			o.Progress(r.progress())
 		}
-		began := time.Now()
-		switch err = l.countPart(ctx, r, o); {
-		case err == nil:
-			crashpoint.Hit(crashpoint.BooksCounted)
-			r, err = l.saveRecount(ctx, r, o)
-			crashpoint.Hit(crashpoint.BooksSaved)
-		case errors.Is(err, errTablesMoved):
-			o.Restart = true
-			r, err = l.openRecount(ctx, o)
-		}
-		if rest := time.Duration(o.Rest) * time.Since(began); rest > 0 && !wait.For(ctx, rest) {
-			return ledger.Integrity{}, ctx.Err()
-		}
+		err = thenPause(ctx, o.Rest, func() error {
+			switch err = l.countPart(ctx, r, o); {
+			case err == nil:
+				crashpoint.Hit(crashpoint.BooksCounted)
+				r, err = l.saveRecount(ctx, r, o)
+				crashpoint.Hit(crashpoint.BooksSaved)
+			case errors.Is(err, errTablesMoved):
+				o.Restart = true
+				r, err = l.openRecount(ctx, o)
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return ledger.Integrity{}, err
 	}
 	return l.endRecount(ctx, r)
+}
+
+// thenPause does one part of the work and pauses for times its duration, even after an error.
+func thenPause(ctx context.Context, times int, work func() error) error {
+	began := time.Now()
+	err := work()
+	if pause := time.Duration(times) * time.Since(began); pause > 0 && !wait.For(ctx, pause) {
+		return ctx.Err()
+	}
+	return err
 }
 
 // countsWhole reports that one snapshot has to decide, because what was counted in parts does not agree.

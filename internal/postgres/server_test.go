@@ -109,6 +109,7 @@ func expectFindings(t *testing.T, db *DB, want ...string) {
 	}
 }
 
+// TestCheckRefusesWhatLosesData checks a server that does not wait for its disk, and then fills its log.
 func TestCheckRefusesWhatLosesData(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "fairlead-") //nolint:usetesting // Paths of t.TempDir are too long for a socket.
@@ -127,7 +128,9 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 		t.Skipf("no private PostgreSQL: %v", err) // The other tests fail then.
 	}
 	t.Cleanup(func() { closing(t, server.Stop) })
-	expectFindings(t, open(t, Options{URL: server.URL()}), "fsync!", "full_page_writes!", "synchronous_commit")
+	db := open(t, Options{URL: server.URL()})
+	expectFindings(t, db, "fsync!", "full_page_writes!", "synchronous_commit")
+	expectEarlyCheckpoints(t, db)
 }
 
 // TestCheckOfReplication has what commits wait for changed, and a standby come and go.
