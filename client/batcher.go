@@ -44,7 +44,7 @@ type Batcher struct{ *Client }
 // NewBatcher makes a batcher of a client, with its credential, retries and HTTP client.
 func NewBatcher(c *Client) *Batcher {
 	batching := &Client{base: c.base, key: c.key, http: c.http, retry: c.retry, doubts: c.doubts, seen: c.seen}
-	batching.batches = &batches{client: c}
+	batching.batches = &batches{client: c, slowAfter: slowAfter}
 	return &Batcher{batching}
 }
 
@@ -60,7 +60,8 @@ var errSendAlone = errors.New("client: the server does not take this batch")
 
 // batches gathers requests and sends them, one batch at a time.
 type batches struct {
-	client *Client
+	client    *Client
+	slowAfter time.Duration
 
 	mu      sync.Mutex
 	waiting []*batchedCall
@@ -157,7 +158,7 @@ func (b *batches) send() {
 // watched is exchange, which lets the next batch begin when this one takes long, and ends when all callers have left.
 func (b *batches) watched(calls []*batchedCall, size int) {
 	ctx, cancel := context.WithCancel(context.Background())
-	slow := time.AfterFunc(slowAfter, func() {
+	slow := time.AfterFunc(b.slowAfter, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.slow++

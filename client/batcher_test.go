@@ -75,12 +75,15 @@ func (b *between) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// batcher makes one that goes through b.
+// batcher makes one that goes through b. It passes a batch by only where one sticks.
 func batcher(t *testing.T, b *between) *client.Batcher {
 	t.Helper()
 	c, err := client.New(shared.URL, shared.Key, client.WithHTTPClient(&http.Client{Transport: b}))
 	testwait.Must(t, err)
-	return client.NewBatcher(c)
+	if b.stick != nil {
+		return client.NewBatcher(c)
+	}
+	return client.NeverSlow(client.NewBatcher(c))
 }
 
 // crowd makes n transfers of 1 at a time, of which every tenth asks for more than there is, and returns how many failed otherwise than

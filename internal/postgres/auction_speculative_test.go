@@ -166,6 +166,7 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 	t.Parallel()
 	url := database(t)
 	here, there := newHouse(t, url), newHouse(t, url)
+	waitLong(here.db)
 	fund(t, newLedgerService(t, here.db), 1000, "seller", "ann", "ben", "cat")
 	id := here.open(nil)
 	for i, account := range []string{"ann", "ben", "cat"} {
@@ -182,7 +183,6 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	knowTheTime(t, here.db)
-	waitLong(here.db)
 	// The second bid is decided on the first one's amount.
 	ended := make(chan error, 2)
 	p := here.db.spec.Pipeline(int(id[len(id)-1]))

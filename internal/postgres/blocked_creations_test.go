@@ -79,10 +79,10 @@ func TestALockedRowStopsItsOwnCreationsAlone(t *testing.T) {
 			t.Parallel()
 			db, create := scene.make(t)
 			goAway := stranger(t, db, scene.lock, "ann")
-			waiting := []<-chan error{later(func() error { return create("ann") })}
+			waiting := []<-chan error{stays(func() error { return create("ann") })}
 			isWaiting(t, db, "a creation", waiting[0])
 			for range 20 {
-				waiting = append(waiting, later(func() error { return create("ann") }))
+				waiting = append(waiting, stays(func() error { return create("ann") }))
 			}
 			neighbour(t, "another", func() error { return create("ben") })
 			goAway()

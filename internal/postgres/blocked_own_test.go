@@ -33,7 +33,7 @@ func TestOneTransactionTriesForALockedRow(t *testing.T) {
 	}
 	var waiting []<-chan error
 	for range 40 {
-		waiting = append(waiting, later(lockAnn))
+		waiting = append(waiting, stays(lockAnn))
 	}
 	isWaiting(t, db, "a transaction", waiting[0])
 	neighbour(t, "a read on the same connections", func() error { return db.pool.Ping(t.Context()) })
@@ -59,7 +59,7 @@ func TestALockedSessionStopsNobodyElse(t *testing.T) {
 	goAway := stranger(t, db, `SELECT FROM console_sessions WHERE hash = $1 FOR UPDATE`, hash[:])
 	var waiting []<-chan error
 	for range 20 {
-		waiting = append(waiting, later(func() error { return d.End(t.Context(), hash) }))
+		waiting = append(waiting, stays(func() error { return d.End(t.Context(), hash) }))
 	}
 	isWaiting(t, db, "a sign-out", waiting[0])
 	if _, err := d.Begin(t.Context(), operator.Hash{2}, "k", time.Hour); err != nil {

@@ -62,6 +62,20 @@ func later(do func() error) <-chan error {
 	return done
 }
 
+// stays runs something whose row is locked until that is done. It has all of [command.BlockedFor] for it, and what the test does meanwhile
+// may take a slow machine longer: then it is asked again.
+func stays(do func() error) <-chan error {
+	return later(func() error {
+		for give := time.Now().Add(patience); ; {
+			began := time.Now()
+			err := do()
+			if !isBlocked(err) || time.Since(began) < command.BlockedFor || time.Now().After(give) {
+				return err
+			}
+		}
+	})
+}
+
 // isWaiting makes sure that something has not ended, and that its row is known to be blocked.
 func isWaiting(t *testing.T, db *DB, what string, done <-chan error) {
 	t.Helper()
@@ -110,16 +124,18 @@ func TestALockedAccountStopsItsOwnCommandsAlone(t *testing.T) {
 
 	var waiting []<-chan error
 	for range 30 {
-		waiting = append(waiting, later(func() error { return transfer("ann", "ben") }))
+		waiting = append(waiting, stays(func() error { return transfer("ann", "ben") }))
 	}
 	isWaiting(t, db, "a transfer", waiting[0])
 	neighbour(t, "a transfer", pair)
 	neighbour(t, "a hold", func() error { // It goes by locks.
 		return answerErr(s.Execute(t.Context(), own[ledger.Op](ledger.PlaceHold{Account: "cid", Amount: 1})))
 	})
-	if n := ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle' AND pid <> pg_backend_pid()`); n > 2 {
-		t.Errorf("%d sessions are occupied while 30 commands wait", n)
-	}
+	// One is the stranger's. What has just ended, or is swept, takes one for a moment.
+	testwait.Eventually(t, patience, "two sessions at most are occupied while 30 commands wait", func() bool {
+		return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid()`) <= 2
+	})
 	goAway()
 	for _, done := range waiting {
 		if err := <-done; err != nil {
@@ -256,7 +272,7 @@ func TestALockedBidderStopsOnlyItself(t *testing.T) {
 		}
 	}
 	goAway := stranger(t, h.db, strangeAccount, "ann")
-	blocked := later(func() error { _, err := h.bid(id, "ann", 90_000); return err })
+	blocked := stays(func() error { _, err := h.bid(id, "ann", 90_000); return err })
 	isWaiting(t, h.db, "a bid", blocked)
 	neighbour(t, "a bid", func() error { return bid("ben") })
 	goAway()
@@ -359,7 +375,7 @@ func TestALockedAuctionStopsOnlyItself(t *testing.T) {
 	goAway := stranger(t, h.db, `SELECT FROM auctions WHERE id = ANY($1) FOR UPDATE`, ids)
 	var waiting []<-chan error
 	for _, id := range ids {
-		waiting = append(waiting, later(func() error { _, err := h.bid(id, "ann", 5); return err }))
+		waiting = append(waiting, stays(func() error { _, err := h.bid(id, "ann", 5); return err }))
 	}
 	isWaiting(t, h.db, "a bid", waiting[0])
 	amount := int64(0)
@@ -407,7 +423,7 @@ func TestALockedBuyerOrCampaignStopsOnlyItself(t *testing.T) {
 		"gate":     {gate, gateID, buy(other, "cleo")},
 	} {
 		goAway := stranger(t, v.db, lock.sql, lock.id)
-		done := later(lock.blocked)
+		done := stays(lock.blocked)
 		isWaiting(t, v.db, "a purchase by a locked "+name, done)
 		neighbour(t, "a purchase", buy(fine, "ben"))
 		goAway()
@@ -418,7 +434,7 @@ func TestALockedBuyerOrCampaignStopsOnlyItself(t *testing.T) {
 	}
 	// A refund needs everybody's account, and is made as a whole.
 	goAway := stranger(t, v.db, strangeAccount, "ben")
-	cancelled := later(func() error { return answerErr(v.Execute(t.Context(), fine, own[lottery.Op](lottery.Cancel{}))) })
+	cancelled := stays(func() error { return answerErr(v.Execute(t.Context(), fine, own[lottery.Op](lottery.Cancel{}))) })
 	isWaiting(t, v.db, "a cancellation", cancelled)
 	neighbour(t, "a purchase elsewhere", buy(other, "cleo"))
 	goAway()

@@ -204,7 +204,8 @@ func TestIndexesAreBuiltBesideCommands(t *testing.T) {
 			done <- err
 		}()
 		testwait.Eventually(t, patience, "a build of the index waits, or the removal of the one before", func() bool {
-			return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%INDEX CONCURRENTLY %' AND wait_event_type = 'Lock'`) == 1
+			return ask[int](t, db, `SELECT count(*) FROM pg_stat_activity
+				WHERE datname = current_database() AND query LIKE '%INDEX CONCURRENTLY %' AND wait_event_type = 'Lock'`) == 1
 		})
 		return done
 	}

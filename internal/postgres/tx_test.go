@@ -386,21 +386,31 @@ func TestAServerThatRunsOut(t *testing.T) {
 	db := open(t, Options{URL: database(t), UnavailableAfter: time.Second})
 	s := newLedgerService(t, db)
 	fund(t, s, 10, "ann")
+	deposits := int64(0)
 	for _, code := range []string{"53100", "53200", "53400", "58030"} {
 		exec(t, db, `CREATE OR REPLACE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'there is no room' USING ERRCODE = '`+code+`'; END $$`)
 		exec(t, db, `CREATE TRIGGER full_disk BEFORE INSERT ON transfers EXECUTE FUNCTION full_disk()`)
-		deposit := keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, code, "a")
-		if _, err := s.Execute(t.Context(), deposit); !errors.Is(err, command.ErrUnavailable) || errors.Is(err, command.ErrUnknownOutcome) {
-			t.Errorf("%s: %v", code, err)
+		var tried []command.Command[ledger.Op]
+		for settled := false; !settled; {
+			deposits++
+			deposit := keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, fmt.Sprint(code, deposits), "a")
+			tried = append(tried, deposit)
+			_, err := s.Execute(t.Context(), deposit)
+			if settled = !errors.Is(err, command.ErrUnknownOutcome); !errors.Is(err, command.ErrUnavailable) || !settled && len(tried) == 5 {
+				t.Fatalf("%s: %v", code, err)
+			}
+			// On a slow machine, the database may not have answered for a second: then nobody knows, and the next one tells.
 		}
 		exec(t, db, `DROP TRIGGER full_disk ON transfers`)
-		testwait.Eventually(t, patience, "the deposit is made", func() bool {
-			a, err := s.Execute(t.Context(), deposit)
-			return err == nil && a.Status == 201
-		})
+		for _, deposit := range tried {
+			testwait.Eventually(t, patience, "the deposit is made", func() bool {
+				a, err := s.Execute(t.Context(), deposit)
+				return err == nil && a.Status == 201
+			})
+		}
 	}
-	if a, err := s.Account(t.Context(), "ann"); err != nil || a.Available != 14 {
+	if a, err := s.Account(t.Context(), "ann"); err != nil || a.Available != 10+deposits {
 		t.Errorf("ann has %+v, %v", a, err)
 	}
 }

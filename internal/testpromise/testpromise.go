@@ -5,7 +5,7 @@
 //
 //   - An ordinary run tries once and judges no time, because it shares the machine with other tests. The test still checks what
 //     happens, and says that nothing was judged.
-//   - make promises (FAIRLEAD_PROMISES=1) runs one test at a time, without the race detector. The median of at least [Tries] tries must
+//   - make promises (FAIRLEAD_PROMISES=1) runs few tests at a time, without the race detector. The median of at least [Tries] tries must
 //     be within the limit. Meanwhile a control loop measures how late the machine itself is. A miss is retried, [Retries] times at most,
 //     if the machine was delayed during the tries; otherwise it fails the test at once. A line on standard output has the result, and
 //     scripts/promises makes a table of these lines.

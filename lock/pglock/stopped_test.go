@@ -104,7 +104,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 		return word, token
 	}
 	rounds, stale := testwait.Count(4, 200), 0
-	for range rounds {
+	for tries := 0; stale < rounds && tries < 10*rounds; tries++ { // On a slow machine, the holder may see that it comes too late.
 		tell()
 		word, old := hear("acquiring")
 		if word == "late" {
@@ -141,7 +141,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 	testwait.Must(t, writes.QueryRow(t.Context(), `SELECT count(*) FROM written`).Scan(&accepted))
 	t.Logf("%d stale writes attempted, %d accepted", stale, accepted)
 	counted.Differ(0, accepted)
-	if accepted != 0 || stale < rounds/2 {
+	if accepted != 0 || stale < rounds {
 		t.Errorf("%d stale writes attempted, %d accepted", stale, accepted)
 	}
 }

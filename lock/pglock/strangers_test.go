@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,33 +19,44 @@ import (
 func TestLockedKeysDelayNoOtherLine(t *testing.T) {
 	t.Parallel()
 	for name, sql := range map[string]string{
-		"keys":   `SELECT FROM "some locks".lock_keys WHERE key LIKE 'blocked%' FOR UPDATE`,
-		"grants": `SELECT FROM "some locks".lock_grants WHERE keys[1] LIKE 'blocked%' FOR UPDATE`,
+		"keys":   `SELECT FROM "some locks".lock_keys WHERE key LIKE $1 FOR UPDATE`,
+		"grants": `SELECT FROM "some locks".lock_grants WHERE keys[1] LIKE $1 FOR UPDATE`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := database(t)
 			b := open(t, url, Options{})
 			l := lock.New(b, lock.LockerOptions{})
-			ctx, giveUp := context.WithCancel(t.Context())
-			const blocked = 24
-			waiting := make(chan error, blocked)
-			for i := range blocked {
-				key := fmt.Sprint("blocked ", i)
-				acquire(t, l, key, lock.Options{TTL: 2 * time.Second, NoRenewal: true})
-				go func() {
-					_, err := l.Acquire(ctx, []string{key}, lock.Options{TTL: time.Minute, Wait: lock.Forever})
-					waiting <- err
-				}()
-			}
 			stranger, err := pgx.Connect(t.Context(), url)
 			testwait.Must(t, err)
 			defer func() { _ = stranger.Close(context.WithoutCancel(t.Context())) }()
-			waitFor(t, "all wait", func() bool { s, err := b.Snapshot(t.Context()); return err == nil && len(s.Waiters) == blocked })
-			_, err = stranger.Exec(t.Context(), `BEGIN`)
-			testwait.Must(t, err)
-			_, err = stranger.Exec(t.Context(), sql)
-			testwait.Must(t, err)
+			const blocked = 24
+			var giveUp func()
+			// The rows must be locked before a lease is over: a machine that is too slow for it gets longer leases.
+			ttl := 2 * time.Second
+			leases := func(over bool) (n int) {
+				testwait.Must(t, b.pool.QueryRow(t.Context(), testSchema.in(`SELECT count(*) FROM @lock_grants WHERE keys[1] LIKE $1 AND (expires_at < clock_timestamp()) = $2`),
+					"blocked for "+ttl.String()+"%", over).Scan(&n))
+				return n
+			}
+			for ; ; ttl *= 2 {
+				giveUp = waitsFor(t, l, "blocked for "+ttl.String(), blocked, ttl)
+				began := time.Now()
+				waitFor(t, "all wait", func() bool {
+					s, err := b.Snapshot(t.Context())
+					return err == nil && len(s.Waiters) == blocked || time.Since(began) > ttl
+				})
+				_, err = stranger.Exec(t.Context(), `BEGIN`)
+				testwait.Must(t, err)
+				_, err = stranger.Exec(t.Context(), sql, "blocked for "+ttl.String()+"%")
+				testwait.Must(t, err)
+				s, err := b.Snapshot(t.Context())
+				if err == nil && len(s.Waiters) == blocked && leases(false) == blocked {
+					break
+				}
+				testwait.Check(t, testwait.Err(stranger.Exec(t.Context(), `ROLLBACK`)))
+				giveUp()
+			}
 			for n := range 3 {
 				// Its holder has died: nobody but the look after those that wait ends its lease.
 				acquire(t, l, "free", lock.Options{TTL: time.Second, NoRenewal: true})
@@ -58,7 +70,8 @@ func TestLockedKeysDelayNoOtherLine(t *testing.T) {
 				if h == nil {
 					break
 				}
-				if n > 0 { // By now the others' leases are over.
+				if n > 0 {
+					waitFor(t, "the others' leases are over", func() bool { return leases(true) == blocked })
 					if s, err := b.Snapshot(t.Context()); err != nil || len(s.Waiters) != blocked {
 						t.Errorf("%d wait in the other lines: %v", len(s.Waiters), err)
 					}
@@ -67,11 +80,26 @@ func TestLockedKeysDelayNoOtherLine(t *testing.T) {
 			}
 			testwait.Must(t, stranger.Close(t.Context()))
 			giveUp()
-			for range blocked {
-				if err := <-waiting; err != nil && !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
+		})
+	}
+}
+
+// waitsFor takes so many keys for a lease that nobody renews, and has somebody wait for each until the returned function is called.
+func waitsFor(t *testing.T, l *lock.Locker, prefix string, n int, ttl time.Duration) (giveUp func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for i := range n {
+		key := fmt.Sprint(prefix, " ", i)
+		acquire(t, l, key, lock.Options{TTL: ttl, NoRenewal: true})
+		waiting.Go(func() {
+			if _, err := l.Acquire(ctx, []string{key}, lock.Options{TTL: time.Minute, Wait: lock.Forever}); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
 			}
 		})
+	}
+	return func() {
+		cancel()
+		waiting.Wait()
 	}
 }

@@ -99,7 +99,8 @@ func TestRequestDuringTheJump(t *testing.T) {
 		}()
 	}
 	testwait.Eventually(t, soon, "both requests wait for the table", func() (both bool) {
-		testwait.Must(t, p.QueryRow(t.Context(), `SELECT count(*) = 2 FROM pg_locks WHERE NOT granted AND relation = $1::regclass`,
+		testwait.Must(t, p.QueryRow(t.Context(), `SELECT count(*) = 2 FROM pg_locks JOIN pg_database d ON d.oid = database
+			WHERE datname = current_database() AND NOT granted AND relation = $1::regclass`,
 			pgx.Identifier{string(testSchema), "lock_keys"}.Sanitize()).Scan(&both))
 		return both
 	})

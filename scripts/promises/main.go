@@ -4,8 +4,9 @@
 //	go run ./scripts/promises          all
 //	go run ./scripts/promises NAME…    some of them
 //
-// It runs the tests of one package at a time, one test at a time, without the race detector. It fails if a promise is not kept, if a test
-// fails, and if a test in the list does not report its promise.
+// It runs the tests without the race detector, one of a package at a time. First those whose limits are long run, package beside package: they
+// wait more than they compute. Then the others run, one package after the other, and once more the packages where a promise was missed
+// beside others. It fails if a promise is not kept then, if a test fails, and if a test in the list does not report its promise.
 package main
 
 import (
@@ -14,12 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -27,8 +30,12 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 )
 
-// testTimeout ends the tests of a package that hang.
-const testTimeout = 10 * time.Minute
+const (
+	// testTimeout ends the tests of a package that hang.
+	testTimeout = 10 * time.Minute
+	// long is the least limit of a promise that other tests may be beside: what they delay it by is far less.
+	long = 500 * time.Millisecond
+)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -53,20 +60,41 @@ func run(ctx context.Context, names []string) error {
 		all = slices.DeleteFunc(all, func(p testpromise.Promise) bool { return !slices.Contains(names, p.Name) })
 	}
 	began := time.Now()
+	binaries, err := build(ctx, packages(all))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(binaries.at) }()
+	var mu sync.Mutex
 	seen := map[testpromise.Test][]testpromise.Result{}
 	var failures []error
-	for _, pkg := range packages(all) {
-		dir, err := directory(ctx, pkg)
-		if err != nil {
-			return err
+	again := map[string][]string{} // tests of packages
+	take := func(pkg string, names []string, last bool) {
+		results, err := binaries.measure(ctx, pkg, names)
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil && !last && slices.ContainsFunc(results, testpromise.Result.Missed) {
+			again[pkg] = names
+			return
 		}
-		results, err := measure(ctx, dir, testsOf(all, pkg))
 		if err != nil {
-			failures = append(failures, fmt.Errorf("%s: %w", dir, err))
+			failures = append(failures, fmt.Errorf("%s: %w", pkg, err))
 		}
 		for _, r := range results {
 			test := testpromise.Test{Package: pkg, Name: r.Test}
 			seen[test] = append(seen[test], r)
+		}
+	}
+	var beside sync.WaitGroup
+	for _, pkg := range packages(all) {
+		if names := testsOf(all, pkg, true); len(names) > 0 {
+			beside.Go(func() { take(pkg, names, false) })
+		}
+	}
+	beside.Wait()
+	for _, pkg := range packages(all) {
+		if names := append(testsOf(all, pkg, false), again[pkg]...); len(names) > 0 {
+			take(pkg, names, true)
 		}
 	}
 	failures = append(failures, report(os.Stdout, all, seen)...)
@@ -86,34 +114,58 @@ func packages(all []testpromise.Promise) (names []string) {
 	return names
 }
 
-// directory finds the one that has a name.
-func directory(ctx context.Context, name string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "./...").Output()
-	if err != nil {
-		return "", fmt.Errorf("go list: %w", err)
-	}
-	var found []string
-	for dir := range strings.Lines(string(out)) {
-		if dir = strings.TrimSpace(dir); filepath.Base(dir) == name {
-			found = append(found, dir)
-		}
-	}
-	if len(found) != 1 {
-		return "", fmt.Errorf("directories with the name %s: %q", name, found)
-	}
-	return found[0], nil
+// built are the packages' directories and, in one of their own, the programs of their tests.
+type built struct {
+	at   string
+	dirs map[string]string // by the packages' names
 }
 
-// testsOf are the tests in one of the packages.
-func testsOf(all []testpromise.Promise, pkg string) (names []string) {
+// build builds the tests before anything is measured.
+func build(ctx context.Context, names []string) (b built, err error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "./...").Output()
+	if err != nil {
+		return b, fmt.Errorf("go list: %w", err)
+	}
+	b.dirs = map[string]string{}
+	for dir := range strings.Lines(string(out)) {
+		dir = strings.TrimSpace(dir)
+		name := filepath.Base(dir)
+		if !slices.Contains(names, name) {
+			continue
+		}
+		if other := b.dirs[name]; other != "" {
+			return b, fmt.Errorf("directories with the name %s: %s and %s", name, other, dir)
+		}
+		b.dirs[name] = dir
+	}
+	if len(b.dirs) != len(names) {
+		return b, fmt.Errorf("of the directories %q there are only %v", names, b.dirs)
+	}
+	if b.at, err = os.MkdirTemp("", "fairlead-promises-"); err != nil {
+		return b, err
+	}
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-c", "-vet=off", "-o", b.at + "/"}, slices.Collect(maps.Values(b.dirs))...)...) //nolint:gosec // Names of our own list.
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return b, errors.Join(fmt.Errorf("go test -c: %w", err), os.RemoveAll(b.at))
+	}
+	return b, nil
+}
+
+// testsOf are the tests in one of the packages whose limits are all long, or the others.
+func testsOf(all []testpromise.Promise, pkg string, longs bool) (names []string) {
+	short := map[string]bool{}
 	for _, p := range all {
 		for _, test := range p.Tests {
-			if test.Package == pkg && !slices.Contains(names, test.Name) {
+			if test.Package != pkg {
+				continue
+			}
+			if short[test.Name] = short[test.Name] || p.Limit < long; !slices.Contains(names, test.Name) {
 				names = append(names, test.Name)
 			}
 		}
 	}
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { return short[name] == longs })
 }
 
 // pattern is what -run takes for these tests alone.
@@ -125,13 +177,13 @@ func pattern(names []string) string {
 	return strings.Join(each, "|")
 }
 
-// measure runs the tests of one package. It shows their output if they fail.
-func measure(ctx context.Context, dir string, names []string) (results []testpromise.Result, err error) {
+// measure runs tests of one package. It shows their output if they fail.
+func (b built) measure(ctx context.Context, pkg string, names []string) (results []testpromise.Result, err error) {
 	began := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-parallel=1", "-vet=off", "-v", "-timeout", testTimeout.String(), //nolint:gosec // Names of our own list.
-		"-run", pattern(names), dir)
-	cmd.Env = append(os.Environ(), "FAIRLEAD_PROMISES=1")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // go ends the test, which ends its servers.
+	cmd := exec.CommandContext(ctx, filepath.Join(b.at, pkg+".test"), "-test.parallel=1", "-test.v", "-test.timeout="+testTimeout.String(), //nolint:gosec // Names of our own list.
+		"-test.run="+pattern(names))
+	cmd.Dir, cmd.Env = b.dirs[pkg], append(os.Environ(), "FAIRLEAD_PROMISES=1")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, in
@@ -158,7 +210,7 @@ func measure(ctx context.Context, dir string, names []string) (results []testpro
 		}
 	}
 	err = <-ended
-	fmt.Printf("promises: %s: %d tests, %v\n", filepath.Base(dir), len(names), time.Since(began).Round(time.Second))
+	fmt.Printf("promises: %s: %d tests, %v\n", pkg, len(names), time.Since(began).Round(time.Second))
 	if err != nil {
 		fmt.Println(strings.Join(said, "\n"))
 	}
