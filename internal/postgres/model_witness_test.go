@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // witness has the database itself write down what no server says: for every accepted bid and every transfer, when its
@@ -63,9 +65,7 @@ func witnessed(t *testing.T) string {
 func connect(t *testing.T, at string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -168,13 +168,9 @@ const clockedBids = `
 func decidedLate(t *testing.T, conn *pgx.Conn, sent *spans) (late []clockedBid, all int) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), clockedBids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	bids, err := pgx.CollectRows(rows, pgx.RowToStructByPos[clockedBid])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, b := range bids {
 		of, known := sent.of[bidID{b.ID, b.Seq}]
 		window := b.EndsAt.Add(-time.Duration(b.Window) * time.Microsecond)

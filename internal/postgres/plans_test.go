@@ -53,9 +53,7 @@ func watchPlans(t *testing.T, cacheMode string) (w *planWatch, direct string) {
 	t.Helper()
 	direct = pgtest.NewDatabase(t, migrated)
 	conn, err := pgx.Connect(t.Context(), direct)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	if _, err := conn.Exec(t.Context(), "LOAD 'auto_explain'"); err != nil {
 		give := t.Skipf
@@ -190,9 +188,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 				t.Parallel()
 				w, direct := watchPlans(t, mode)
 				around, err := pgx.Connect(t.Context(), direct)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
 				t.Cleanup(func() { _ = around.Close(t.Context()) })
 				s := newScene(t, w.url, around)
 				step := func(when string) {

@@ -56,9 +56,7 @@ func TestPostgresDies(t *testing.T) {
 	}
 	auditDatabase(t, server.URL())
 
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, server.Stop(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err = store.Commit(ctx, ledger.Want{Accounts: []string{"ann"}}, func(u *ledger.Unit) {
@@ -112,9 +110,7 @@ func expectFindings(t *testing.T, db *DB, want ...string) {
 func TestCheckRefusesWhatLosesData(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "fairlead-") //nolint:usetesting // Paths of t.TempDir are too long for a socket.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -202,9 +198,7 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 	url := pgtest.NewDatabase(t, migrated)
 	db := open(t, Options{URL: url})
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	for _, sql := range []string{`SET application_name = 'somebody'`, `BEGIN`, `LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE`} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
@@ -383,9 +377,7 @@ func checkManyUnreplicated(t *testing.T, url string, admin *DB) {
 func checkSettings(t *testing.T, db *DB) {
 	t.Helper()
 	settings, err := db.Settings(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	got := map[string]string{}
 	for _, s := range settings {
 		got[s.Name] = s.Value
