@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -15,24 +13,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
-
-// logged is what a server logs.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // execs runs statements on a database, each by itself and without waiting for a standby.
 func execs(t *testing.T, url string, statements ...string) {
@@ -75,7 +55,7 @@ func finds(t *testing.T, url string, want ...string) {
 func TestStartWithoutItsStandby(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Server(t).URL()
-	log := &logged{}
+	log := &testwait.Buffer{}
 	database := func(o *fairlead.Options) {
 		o.DatabaseURL, o.AdminKey, o.Logger = url, strings.Repeat("k", 32), slog.New(slog.NewTextHandler(log, nil))
 	}
@@ -143,7 +123,7 @@ func TestServeIsEndedWhileItStarts(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var said logged
+	var said testwait.Buffer
 	root := newRoot()
 	root.SetErr(&said)
 	root.SetArgs([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--database-url", "postgres://127.0.0.1:1/none"})

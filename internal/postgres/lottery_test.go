@@ -245,7 +245,7 @@ func strand(t *testing.T, v venue, id uuid.UUID, age string) {
 
 func TestSweepFinishesStuckDraws(t *testing.T) {
 	t.Parallel()
-	log := &syncBuffer{}
+	log := &testwait.Buffer{}
 	o := lottery.Options{StuckAfter: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	v, url := newVenue(t, o)
 	other := enter(t, url, o)

@@ -27,7 +27,7 @@ func TestOldPrimary(t *testing.T) {
 	t.Parallel()
 	old := pgtest.Server(t)
 	testwait.Must(t, migrated(t.Context(), old.URL()))
-	log := &syncBuffer{}
+	log := &testwait.Buffer{}
 	seen := &recorder{}
 	db := open(t, Options{URL: old.URL(), Logger: slog.New(slog.NewTextHandler(log, nil)), Observer: seen})
 	held, err := db.pool.Acquire(t.Context())
