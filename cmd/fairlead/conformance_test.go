@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -60,11 +59,9 @@ const forgetsMarks = `CREATE FUNCTION public.another() RETURNS trigger LANGUAGE 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Server(t).URL()
-	conn, err := pgx.Connect(t.Context(), database)
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, database)
 	const user = `SELECT count(*) FROM pg_tables WHERE schemaname = 'public'`
-	_, err = conn.Exec(t.Context(), `CREATE TABLE orders AS SELECT generate_series(1, 3) AS id`)
+	_, err := conn.Exec(t.Context(), `CREATE TABLE orders AS SELECT generate_series(1, 3) AS id`)
 	testwait.Must(t, err)
 	nothingLeft := func() {
 		t.Helper()

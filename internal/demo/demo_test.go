@@ -111,9 +111,7 @@ func TestDemoOnAGivenDatabase(t *testing.T) {
 		})
 	}
 	both.Wait()
-	conn, err := pgx.Connect(t.Context(), server.URL())
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	conn := pgtest.Connect(t, server.URL())
 	var campaigns, keys, inForce, left int
 	if err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM campaigns WHERE status = 'completed'), count(*), count(*) FILTER (WHERE revoked_at IS NULL),
 		(SELECT count(*) FROM pg_tables WHERE tablename LIKE 'fairlead_demo%')

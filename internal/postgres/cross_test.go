@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
@@ -329,9 +328,7 @@ func TestIdentity(t *testing.T) {
 	db := open(t, Options{URL: url})
 	id, err := db.Identity(t.Context())
 	testwait.Must(t, err)
-	conn, err := pgx.Connect(t.Context(), url)
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, url)
 	role := fmt.Sprintf("plain_%d", time.Now().UnixNano())
 	for _, sql := range []string{"CREATE ROLE " + role, "SET ROLE " + role} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

@@ -57,9 +57,7 @@ func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
 	pgtest.Needs(t, pgkit.Functions, pgkit.Deferrable)
 	load := func(more string) string {
 		url := pgtest.NewDatabase(t, nil)
-		conn, err := pgx.Connect(t.Context(), url)
-		testwait.Must(t, err)
-		defer conn.Close(t.Context())
+		conn := pgtest.Connect(t, url)
 		if _, err := conn.Exec(t.Context(), step20+more, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -54,20 +54,11 @@ const witness = `
 func witnessed(t *testing.T) string {
 	t.Helper()
 	at := database(t)
-	conn := connect(t, at)
+	conn := pgtest.Connect(t, at)
 	if _, err := conn.Exec(t.Context(), witness, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	return at
-}
-
-// connect opens a connection of the test's own, around every proxy.
-func connect(t *testing.T, at string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), at)
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }
 
 // seeded returns the seed of a test, which FAIRLEAD_SEED sets, and tells it when the test has failed.

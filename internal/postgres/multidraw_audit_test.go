@@ -21,9 +21,7 @@ func TestMultidrawAuditFindsDamage(t *testing.T) {
 	s := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	made(t, s, inRange("k", 9_500, false))
 	made(t, s, inRange("k", 10, false))
-	conn, err := pgx.Connect(t.Context(), url)
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, url)
 	testwait.Must(t, audit.Audit(t.Context(), conn))
 	for damage, promise := range map[string]string{
 		`DELETE FROM multidraw_chunks WHERE seq = 3`:                                                       "every checkpoint",

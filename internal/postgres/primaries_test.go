@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -77,9 +76,7 @@ func TestOldPrimary(t *testing.T) {
 	if said := log.String(); strings.Count(said, "old primary are refused") != 1 {
 		t.Errorf("the log says %s", said)
 	}
-	admin, err := pgx.Connect(t.Context(), old.URL())
-	testwait.Must(t, err)
-	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
+	admin := pgtest.Connect(t, old.URL())
 	for _, sql := range []string{`ALTER SYSTEM RESET synchronous_standby_names`, `SELECT pg_reload_conf()`} {
 		_, err := admin.Exec(t.Context(), sql)
 		testwait.Must(t, err)

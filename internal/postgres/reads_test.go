@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -20,9 +21,7 @@ func TestAReadThatIsGivenUpEnds(t *testing.T) {
 	const backend = `SELECT pg_backend_pid()`
 	before, err := queryOne(t.Context(), db.reads, nil, pgx.RowTo[int], backend)
 	testwait.Must(t, err)
-	other, err := pgx.Connect(t.Context(), url)
-	testwait.Must(t, err)
-	defer func() { _ = other.Close(context.Background()) }()
+	other := pgtest.Connect(t, url)
 	tx, err := other.Begin(t.Context())
 	testwait.Must(t, err)
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE draws IN ACCESS EXCLUSIVE MODE`); err != nil {

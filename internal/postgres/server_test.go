@@ -130,9 +130,7 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 func TestCheckOfReplication(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	conn, err := pgx.Connect(t.Context(), server.URL())
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	conn := pgtest.Connect(t, server.URL())
 	check := func(synchronous, named string, says ...string) {
 		t.Helper()
 		for _, sql := range []string{
@@ -197,9 +195,7 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewDatabase(t, migrated)
 	db := open(t, Options{URL: url})
-	conn, err := pgx.Connect(t.Context(), url)
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := pgtest.Connect(t, url)
 	for _, sql := range []string{`SET application_name = 'somebody'`, `BEGIN`, `LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE`} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)

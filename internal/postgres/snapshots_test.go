@@ -20,9 +20,7 @@ func TestSnapshotHolders(t *testing.T) {
 	db := open(t, Options{URL: url})
 	session := func(name string, steps ...string) *pgx.Conn {
 		t.Helper()
-		conn, err := pgx.Connect(t.Context(), url)
-		testwait.Must(t, err)
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		conn := pgtest.Connect(t, url)
 		for _, sql := range append([]string{`SET application_name = '` + name + `'`}, steps...) {
 			if _, err := conn.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)

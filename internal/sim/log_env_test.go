@@ -224,7 +224,7 @@ func readLogState(ctx context.Context, from interface {
 // stateOf reads the log's state.
 func (s *logSite) stateOf(t *testing.T) (state logState) {
 	t.Helper()
-	conn := connect(t, s.database)
+	conn := pgtest.Connect(t, s.database)
 	state, err := readLogState(t.Context(), conn)
 	testwait.Must(t, err)
 	testwait.Check(t, conn.Close(t.Context()))

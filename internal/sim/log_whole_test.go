@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -162,7 +163,7 @@ const facts = `
 // awaitWhole waits until all facts are leaves under a published checkpoint, where nothing happens any more but closings of the books.
 func (s *logSite) awaitWhole(t *testing.T) {
 	t.Helper()
-	conn := connect(t, s.database)
+	conn := pgtest.Connect(t, s.database)
 	testwait.Eventually(t, 2*patience, "all facts are under a checkpoint", func() bool {
 		var missing int64
 		testwait.Must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM (`+facts+`) AS f (topic, seq, type, at, amount)
@@ -182,7 +183,7 @@ func (s *logSite) awaitWhole(t *testing.T) {
 // were closed meanwhile.
 func (s *logSite) whole(t *testing.T) (l *wholeLog, count int) {
 	t.Helper()
-	conn := connect(t, s.database)
+	conn := pgtest.Connect(t, s.database)
 	for {
 		s.awaitWhole(t)
 		l = readLog(t, s, s.servers[0])

@@ -312,9 +312,7 @@ func TestCopyByContents(t *testing.T) {
 	pg, production := logServer(t)
 	testwait.Must(t, h.idle(t, production, nil).Resolve(t.Context()))
 	production.Close()
-	conn, err := pgx.Connect(t.Context(), pg.URL())
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, pg.URL())
 	var own string
 	testwait.Must(t, conn.QueryRow(t.Context(), `SELECT current_database()`).Scan(&own))
 	if _, err := conn.Exec(t.Context(), `CREATE DATABASE twin TEMPLATE `+pgx.Identifier{own}.Sanitize()); err != nil {
