@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // benchEvery is how many results there are between two saves.
@@ -22,9 +24,7 @@ func largest[R any](b *testing.B, result func(step int) R) (j *job[struct{}, R],
 			text = append(text, ',')
 		}
 		one, err := json.Marshal(result(step))
-		if err != nil {
-			b.Fatal(err)
-		}
+		testwait.Must(b, err)
 		text = append(text, one...)
 		ends = append(ends, len(text))
 	}
@@ -39,18 +39,14 @@ func largest[R any](b *testing.B, result func(step int) R) (j *job[struct{}, R],
 	r, err := New(Definition[struct{}, R]{
 		Name: "bench", Open: func(struct{}, Seed) (Steps[R], error) { return nil, context.Canceled },
 	}, &Memory{}, nil, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 	if j, err = r.job(state(steps-benchEvery), nil, 1, Call{}); err != nil {
 		b.Fatal(err)
 	}
 	j.text = append(j.text, text[ends[steps-benchEvery]:ends[steps]]...)
 	j.state.CompletedCount, j.state.ReachedCount = steps, steps
 	save, err := j.encode(j.next())
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 	b.SetBytes(int64(len(save.Body)))
 	b.ReportAllocs()
 	return j, save.Body
@@ -119,9 +115,7 @@ func resumes[R any](b *testing.B, result func(int) R) {
 	without := heap()
 	for b.Loop() {
 		s, err := Decode(body)
-		if err != nil {
-			b.Fatal(err)
-		}
+		testwait.Must(b, err)
 		if j, err = made.r.job(s, nil, 1, Call{}); err != nil {
 			b.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestDoubts holds a client's word to what a server does with up to five attempts at one command, in all orders.
@@ -16,9 +18,7 @@ func TestDoubts(t *testing.T) {
 			for i := range plan {
 				plan[i] = attempts[n/pow(len(attempts), i)%len(attempts)]
 			}
-			if err := try(plan); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, try(plan))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMultidraw(t *testing.T) {
@@ -13,9 +14,7 @@ func TestMultidraw(t *testing.T) {
 	made, err := c.CreateMultidraw(ctx, client.CreateMultidrawRequest{
 		LockKey: "client", Count: 12_000, Range: &client.RangeRequest{Min: math.MaxInt64 - 1, Max: math.MaxInt64},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if made.Status != "completed" || made.CompletedCount != 12_000 || made.Results != nil || made.Seed == "" {
 		t.Errorf("%+v", made)
 	}

@@ -776,7 +776,7 @@ type Backlog struct {
 	PublicationsRunning int64     `json:"publications_running"`
 	SagasPending        int64     `json:"sagas_pending"`
 
-	// SagasStuck of them, those that fail to get on
+	// SagasStuck of them, the stuck ones
 	SagasStuck       int64 `json:"sagas_stuck"`
 	TransfersPending int64 `json:"transfers_pending"`
 }
@@ -819,7 +819,7 @@ type Beacon struct {
 	// DueAt when the round is to appear
 	DueAt time.Time `json:"due_at"`
 
-	// Early the round was public before it was due by the database's clock: do not rely on nobody's having known it
+	// Early the round was public before it was due by the database's clock: somebody may have known it in advance
 	Early bool `json:"early"`
 
 	// Failure what the last attempt came to, in one word, such as not_published, timeout or bad_signature
@@ -1215,7 +1215,7 @@ type CrossTransfer struct {
 	Status CrossTransferStatus `json:"status"`
 	Steps  []CrossStep         `json:"steps"`
 
-	// Stuck whether it fails to get on; it is tried further
+	// Stuck whether it has failed ten times in a row; the server goes on trying it
 	Stuck bool `json:"stuck"`
 
 	// To is an account of a ledger.
@@ -2097,7 +2097,7 @@ type Publication struct {
 	// ExecutionVersion grows with each claim
 	ExecutionVersion int64 `json:"execution_version"`
 
-	// ExternalID what the target calls it
+	// ExternalID its id at the target
 	ExternalID string `json:"external_id"`
 
 	// ID also the webhook-id of its deliveries
@@ -2313,7 +2313,7 @@ type Saga struct {
 	Status SagaStatus `json:"status"`
 	Steps  []SagaStep `json:"steps"`
 
-	// Stuck whether it fails to get on; it is tried further
+	// Stuck whether it has failed ten times in a row; the server goes on trying it
 	Stuck bool `json:"stuck"`
 
 	// Term grows with each process that takes it over

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -32,9 +33,7 @@ func prizes(weights ...int64) multidraw.Spec {
 func newDraws(tb testing.TB, spec multidraw.Spec) *multidraw.Draws {
 	tb.Helper()
 	d, err := multidraw.New(fairdraw.Seed{1, 2, 3}, "op", spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	return d
 }
 
@@ -136,13 +135,9 @@ func TestCutAnywhere(t *testing.T) {
 		spec := drawSpec(t)
 		total, every := rapid.Int64Range(1, 400).Draw(t, "total"), rapid.IntRange(1, 50).Draw(t, "every")
 		d, err := multidraw.New(fairdraw.Seed{9}, "op", spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		state, err := multidraw.NewState(d, total, every)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		whole := d.Append(nil, 0, int(total))
 		var saved []byte
 		for tries := 0; !state.Done(); tries++ {
@@ -165,9 +160,7 @@ func TestCutAnywhere(t *testing.T) {
 			}
 			// What is resumed comes from its JSON form.
 			text, err := json.Marshal(state)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if state, err = multidraw.ParseState(text); err != nil {
 				t.Fatal(err)
 			}
@@ -176,9 +169,7 @@ func TestCutAnywhere(t *testing.T) {
 			t.Fatal("a run that was cut saved other draws")
 		}
 		unbroken, err := multidraw.NewState(d, total, every)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		unbroken, err = multidraw.Run(context.Background(), d, unbroken, func(context.Context, multidraw.Chunk) error { return nil })
 		if err != nil || unbroken != state {
 			t.Fatalf("the unbroken run ends in %+v, %v, and not in %+v", unbroken, err, state)
@@ -201,18 +192,12 @@ func TestOtherParametersAreRefused(t *testing.T) {
 	t.Parallel()
 	d := newDraws(t, ranged(1, 6))
 	state, err := multidraw.NewState(d, 100, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	never := func(context.Context, multidraw.Chunk) error { t.Error("something was saved"); return nil }
 	renamed, err := multidraw.New(fairdraw.Seed{1, 2, 3}, "other", ranged(1, 6))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	reseeded, err := multidraw.New(fairdraw.Seed{3, 2, 1}, "op", ranged(1, 6))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for name, other := range map[string]*multidraw.Draws{"range": newDraws(t, ranged(1, 7)), "prizes": newDraws(t, prizes(1)), "name": renamed, "seed": reseeded} {
 		if _, err := multidraw.Run(t.Context(), other, state, never); !errors.Is(err, multidraw.ErrOtherParameters) {
 			t.Errorf("another %s: %v", name, err)
@@ -262,9 +247,7 @@ func FuzzParseState(f *testing.F) {
 			return
 		}
 		again, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if other, err := multidraw.ParseState(again); err != nil || other != s {
 			t.Errorf("%+v became %+v, %v", s, other, err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-dev/fairlead/checkpoint/redisstore"
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -91,12 +92,8 @@ func TestEngineSurvivesKills(t *testing.T) {
 		cmd.Env = append(os.Environ(), childRedis+"="+server.Addr())
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
+		testwait.Must(t, cmd.Start())
 		left := 1 + rng.IntN(max(2*saves/kills-2, 1))
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
@@ -123,20 +120,14 @@ func TestEngineSurvivesKills(t *testing.T) {
 	}
 	e := newEngine(t, server.Client(t), multidraw.EngineOptions{Lock: lock.Options{Wait: time.Minute}})
 	got, err := e.DrawMultipleInRange(t.Context(), "kills", killedLow, killedHigh, killedDraws, multidraw.Order{ID: "op"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	unbroken, err := e.DrawMultipleInRange(t.Context(), "unbroken", killedLow, killedHigh, killedDraws, multidraw.Order{ID: "op", Seed: new(killedSeed())})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if !slices.Equal(got.Ints, unbroken.Ints) {
 		t.Error("the draws are not those of an unbroken run")
 	}
 	a, err := e.State(t.Context(), "kills", "op")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	b, err := e.State(t.Context(), "unbroken", "op")
 	if err != nil || string(a.Results) != string(b.Results) || a.Digest != b.Digest {
 		t.Errorf("the saved bytes differ: %v", err)

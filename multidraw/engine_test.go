@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/checkpoint/redisstore"
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/testredis"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/redislock"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -27,14 +28,10 @@ func newEngine(tb testing.TB, client rueidis.Client, o multidraw.EngineOptions) 
 	tb.Helper()
 	redis := rueidisclient.New(client)
 	locks, err := redislock.New(redis, redislock.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	tb.Cleanup(locks.Close)
 	e, err := multidraw.NewEngine(redisstore.New(redis), lock.New(locks, lock.LockerOptions{}), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	return e
 }
 
@@ -70,9 +67,7 @@ func TestEngineDraws(t *testing.T) {
 		t.Errorf("told of %v", told)
 	}
 	proof, err := got.Proof(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := errors.Join(proof.Verify(ctx), proof.VerifyCommitment(got.Commitment)); err != nil {
 		t.Error(err)
 	}

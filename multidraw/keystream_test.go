@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -76,9 +77,7 @@ func TestReference(t *testing.T) {
 		}
 		seed := fairdraw.Seed{byte(rapid.IntRange(1, 255).Draw(t, "seed"))}
 		d, err := multidraw.New(seed, "op", spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		first := rapid.Int64Range(0, 1<<40).Draw(t, "first")
 		count := rapid.IntRange(1, 1200).Draw(t, "count")
 		saved := d.Append(nil, first, count)
@@ -126,9 +125,7 @@ func TestVectors(t *testing.T) {
 	}
 	draw := func(spec multidraw.Spec, first int64, count int) string {
 		d, err := multidraw.New(seed, "vector", spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return hex.EncodeToString(d.Append(nil, first, count))
 	}
 	for _, c := range []struct {
@@ -166,9 +163,7 @@ func TestManyPrizes(t *testing.T) {
 		sum.Add(sum, big.NewInt(w))
 	}
 	_, ids, err := spec.Results(d.Append(nil, 0, 3000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for i, place := range d.Places(0, 3000) {
 		if ids[i] != spec.Prizes[place].ID {
 			t.Fatalf("draw %d is prize %s, saved as %s", i, spec.Prizes[place].ID, ids[i])

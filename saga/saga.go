@@ -39,7 +39,7 @@ const (
 	StepCompensated StepStatus = "compensated"
 )
 
-// StuckAfter is how many times in a row a saga may fail to get on before it is shown as stuck. It is tried further.
+// StuckAfter is how many times in a row a saga may fail before it is shown as stuck. The service goes on trying it.
 const StuckAfter = 10
 
 // ReasonCancelled is the reason of a step that an operator has cancelled, ReasonDeadline that of a step, or of a two-phase
@@ -100,7 +100,7 @@ type Saga struct {
 	Pending *idempotency.Request
 }
 
-// Stuck reports whether the saga fails to get on.
+// Stuck reports whether the saga has failed StuckAfter times in a row.
 func (s *Saga) Stuck() bool { return s.Status == Pending && s.Attempts >= StuckAfter }
 
 // InDoubt reports whether it is decided to commit, and not yet known to be committed everywhere.

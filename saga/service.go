@@ -30,7 +30,7 @@ const (
 	TwoPhaseDeadline = time.Minute
 	// StepTimeout is how long one execution of a step may take.
 	StepTimeout = time.Minute
-	// MaxPause is the longest that a saga which fails to get on waits before it is tried again.
+	// MaxPause is the longest that a failing saga waits before it is tried again.
 	MaxPause = 15 * time.Second
 	// DoubtAge is how old a prepared transaction must be of which the log knows nothing before it is ended.
 	DoubtAge = 10 * time.Minute

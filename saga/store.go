@@ -54,7 +54,7 @@ type Store interface {
 type Query struct {
 	Name   string      // of the definition; empty: of all
 	Status Status      // empty: any
-	Stuck  bool        // only those that fail to get on
+	Stuck  bool        // only stuck ones
 	IDs    []uuid.UUID // unless it is nil: only these
 	After  int64       // those with greater numbers alone, in their order
 	Before int64       // unless it is 0: those with smaller numbers alone, newest first

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // stored is a tree as x/mod/sumdb/tlog stores it.
@@ -34,9 +36,7 @@ func TestEdge(t *testing.T) {
 				at := e.Size() + int64(i)
 				leaves[i] = tlog.RecordHash(binary.BigEndian.AppendUint64(nil, uint64(at)))
 				hashes, err := tlog.StoredHashesForRecordHash(at, leaves[i], all)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
 				all = append(all, hashes...)
 			}
 			for _, tile := range e.Append(leaves) {
@@ -47,9 +47,7 @@ func TestEdge(t *testing.T) {
 				tiles[key] = append([]tlog.Hash(nil), tile.Hashes...)
 			}
 			want, err := tlog.TreeHash(e.Size(), all)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if got := e.Tree(); got != (tlog.Tree{N: e.Size(), Hash: want}) {
 				t.Fatalf("the tree of %d leaves is %v, not %v", e.Size(), got, want)
 			}
@@ -64,9 +62,7 @@ func TestEdge(t *testing.T) {
 		for key, hashes := range tiles {
 			tile := tlog.Tile{H: TileHeight, L: int(key[0]), N: key[1], W: len(hashes)}
 			want, err := tlog.ReadTileData(tile, all)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			for i, h := range hashes {
 				if string(want[i*tlog.HashSize:(i+1)*tlog.HashSize]) != string(h[:]) {
 					t.Fatalf("tile %v differs at %d", key, i)

@@ -26,9 +26,9 @@ func newConformance() *cobra.Command {
 		Short: "Run the test suites on your PostgreSQL, Redis or etcd, and say which guarantees hold there",
 		Long: "Run the suites that Fairlead is tested with on a database, Redis or etcd of yours, and say which of the guarantees of\n" +
 			"docs/guarantees.md hold there. Everything is made in a schema of its own, or under a prefix of its own, and removed at the end,\n" +
-			"also after an interrupt. Suites: " + strings.Join(conform.Suites(), ", ") + ".\n\n" +
-			"Exit status 0: all guarantees hold; 1: one does not; 2: nothing could be tried; 3: none is broken, and some could not be\n" +
-			"tried. See docs/operations/conformance.md.",
+			"also after an interrupt. An interrupted run reports what it has found. Suites: " + strings.Join(conform.Suites(), ", ") + ".\n\n" +
+			"Exit status 0: all guarantees hold; 1: one does not; 2: nothing could be tried, or the run was interrupted; 3: none is broken,\n" +
+			"and some could not be tried. See docs/operations/conformance.md.",
 		Example: "  fairlead conformance --database-url postgres://db.internal/app\n" +
 			"  fairlead conformance --redis-url rediss://:PASSWORD@cache.internal:6379 --only locks\n" +
 			"  fairlead conformance --etcd-endpoints https://etcd-1:2379,https://etcd-2:2379 --json",
@@ -48,16 +48,18 @@ func newConformance() *cobra.Command {
 			if errors.Is(err, conform.ErrNoServer) {
 				return fmt.Errorf("%w: %w: give --database-url, --redis-url or --etcd-endpoints", errUsage, err)
 			}
-			if err != nil {
+			if err != nil && (report == nil || len(report.Findings) == 0) {
 				return err
 			}
-			if err := conclude(cmd, asJSON, report, report.Held, func(out io.Writer) { printReport(screen.New(out), report) }); err != nil {
-				return err
-			}
-			if !report.Complete {
+			verdict := conclude(cmd, asJSON, report, report.Held, func(out io.Writer) { printReport(screen.New(out), report) })
+			switch {
+			case err != nil:
+				progress.Note("interrupted: the report has what was found before that")
+				return exitCode(2)
+			case verdict == nil && !report.Complete:
 				return incomplete
 			}
-			return nil
+			return verdict
 		},
 	}
 	f := cmd.Flags()

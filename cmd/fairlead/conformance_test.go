@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -60,11 +59,9 @@ const forgetsMarks = `CREATE FUNCTION public.another() RETURNS trigger LANGUAGE 
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Server(t).URL()
-	conn, err := pgx.Connect(t.Context(), database)
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, database)
 	const user = `SELECT count(*) FROM pg_tables WHERE schemaname = 'public'`
-	_, err = conn.Exec(t.Context(), `CREATE TABLE orders AS SELECT generate_series(1, 3) AS id`)
+	_, err := conn.Exec(t.Context(), `CREATE TABLE orders AS SELECT generate_series(1, 3) AS id`)
 	testwait.Must(t, err)
 	nothingLeft := func() {
 		t.Helper()
@@ -76,7 +73,7 @@ func TestConformance(t *testing.T) {
 		}
 	}
 
-	cmd, _, log := conformanceCommand(t, database, "--only", "sagas/DecisionStands")
+	cmd, out, log := conformanceCommand(t, database, "--only", "sagas/DecisionStands")
 	testwait.Must(t, cmd.Start())
 	testwait.Eventually(t, patience, "a transaction is prepared", func() bool {
 		var prepared int
@@ -87,15 +84,20 @@ func TestConformance(t *testing.T) {
 	if status := exitStatus(cmd.Wait()); status != 2 || !strings.Contains(log.String(), "not tried  sagas: DecisionStands") {
 		t.Errorf("an interrupted run ended with %d: %s", status, log)
 	}
+	var report conform.Report
+	testwait.Must(t, json.Unmarshal(out.Bytes(), &report))
+	if report.Complete || len(report.Findings) != 1 || report.Findings[0].Verdict != conformance.NotTried || len(report.Targets) != 1 {
+		t.Errorf("an interrupted run reports %+v", report)
+	}
 	nothingLeft()
 
 	_, err = conn.Exec(t.Context(), forgetsMarks, pgx.QueryExecModeSimpleProtocol)
 	testwait.Must(t, err)
-	cmd, out, log := conformanceCommand(t, database+"&synchronous_commit=off", "--only", "sagas/StepOnce,claims/Limit")
+	cmd, out, log = conformanceCommand(t, database+"&synchronous_commit=off", "--only", "sagas/StepOnce,claims/Limit")
 	if status := exitStatus(cmd.Run()); status != 1 {
 		t.Errorf("exit status %d: %s", status, log)
 	}
-	var report conform.Report
+	report = conform.Report{}
 	testwait.Must(t, json.Unmarshal(out.Bytes(), &report))
 	said := map[string]conformance.Verdict{}
 	for _, g := range report.Guarantees {

@@ -23,7 +23,7 @@ func newConsole() *cobra.Command {
 		Use:   "console",
 		Short: "Print a link that signs in to the web console, once",
 		Long: "Print a link that signs in to the web console, once and within " + operator.LinkLife.String() + ", with the rights of the oldest\n" +
-			"admin key in force. It needs the database, as whoever has that has everything.",
+			"admin key in force. It needs the database: access to that gives all rights anyway.",
 		Example: "  fairlead console                                # for the server in this directory\n" +
 			"  fairlead console --database-url postgres://db.internal/fairlead --address https://fairlead.example",
 		Args: cobra.NoArgs,

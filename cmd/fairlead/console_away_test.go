@@ -13,7 +13,6 @@ import (
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
@@ -75,10 +74,8 @@ func TestConsoleWithoutServer(t *testing.T) {
 	b.await("the newcomer", `document.body.textContent.includes("newcomer")`)
 
 	// The session ends behind the page's back.
-	conn, err := pgx.Connect(t.Context(), database)
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), "DELETE FROM console_sessions")
+	conn := pgtest.Connect(t, database)
+	_, err := conn.Exec(t.Context(), "DELETE FROM console_sessions")
 	testwait.Must(t, err)
 	b.expect("net::ERR_", "401")
 	b.await("the sign-in", `document.getElementById("gate").textContent.includes("Your session has ended")`)

@@ -281,7 +281,7 @@ func (s *scene) choosesMany(b *browser) {
 	b.write("form", "cause", "status")
 	b.await("those with the cause", `location.search === "?cause=status" && document.querySelector("#main[aria-busy]") === null && document.querySelectorAll("tbody tr").length === 3`)
 	b.write("form", "cause", "dns")
-	b.await("none has another cause", `document.body.textContent.includes("No publication is like that.")`)
+	b.await("none has another cause", `document.body.textContent.includes("No publication matches.")`)
 	b.quiet("many at once")
 }
 
@@ -379,7 +379,7 @@ func (s *scene) narrowsToAnAccount(b *browser) {
 	b.await("one account's", rows("Purchases", "10", "buyer-1")+` && location.search === "?account=buyer-1"`)
 	b.everywhere("campaign-of-account")
 	b.write("form.filters", "account", "nobody")
-	b.await("nobody's", `document.body.textContent.includes("No purchase is like that.")`)
+	b.await("nobody's", `document.body.textContent.includes("No purchase matches.")`)
 	b.visit("/console/auctions/" + auction + "?account=buyer-1")
 	b.await("one account's", rows("Bids", "2", "buyer-1"))
 	b.everywhere("auction-of-account")

@@ -52,7 +52,7 @@ func (s *scene) followsWhoeverIsIn(b *browser) {
 	b.expect("net::ERR_BLOCKED", "Failed to load", "Failed to fetch")
 	b.run("block", network.SetBlockedURLs([]string{"*/leaderboard*"}))
 	s.call("POST", "/v1/auctions/"+auction+"/bids", obj{"account": "buyer-4", "amount": 900_000})
-	b.await("it is stale", `document.querySelector(".stale .leaders") !== null && document.querySelector(".stale-note").textContent.startsWith("Not read since")`)
+	b.await("it is stale", `document.querySelector(".stale .leaders") !== null && document.querySelector(".stale-note").checkVisibility() && document.querySelector(".stale-note").textContent.startsWith("Not read since")`)
 	b.everywhere("auction-stale")
 	b.run("unblock", network.SetBlockedURLs([]string{}))
 	b.await("it is not", `document.querySelector(".stale") === null && document.querySelectorAll(".leaders tbody tr").length === 3`)

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // Payloads that would run if a page took text for markup. Each sets a name that the tests look for.
@@ -64,9 +65,7 @@ func dataDir(t *testing.T) string {
 	if err == nil {
 		err = os.Chmod(dir, 0o711)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/demo"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestDemoTakesNoDatabaseFromTheEnvironment: that is the server's, and its money is real.
@@ -11,9 +12,7 @@ func TestDemoTakesNoDatabaseFromTheEnvironment(t *testing.T) {
 	t.Setenv("FAIRLEAD_DATABASE_URL", "postgres://production")
 	t.Setenv("FAIRLEAD_LISTEN", "127.0.0.1:0")
 	flags := newDemo().Flags()
-	if err := bindEnvironment(flags); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, bindEnvironment(flags))
 	if url, listen := flags.Lookup("database-url").Value.String(), flags.Lookup("listen").Value.String(); url != "" || listen != "127.0.0.1:0" {
 		t.Errorf("database %q, address %q", url, listen)
 	}

@@ -25,8 +25,8 @@ func newIntegrity() *cobra.Command {
 		Short: "Recompute all balances from the entries, and compare the public log with the tables",
 		Long: "Recompute all balances from the entries and compare. On the database, without --url, compare every leaf of the public log with the\n" +
 			"tables that its facts are in, too. Exit status 0: everything agrees; 1: something does not.\n\n" +
-			"Of a large ledger, the entries are counted part by part, and how far that has come is kept in the database: after an interruption,\n" +
-			"the next run goes on. With --url the server answers at once, from its last closing and recount.",
+			"The entries of a large ledger are counted part by part, and the database keeps the progress: after an interruption, the next run\n" +
+			"goes on. With --url the server answers at once, from its last closing and recount.",
 		Example: "  fairlead integrity                          # the server in this directory\n" +
 			"  fairlead integrity --database-url postgres://db.internal/fairlead --json",
 		Args: cobra.NoArgs,

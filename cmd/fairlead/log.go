@@ -65,10 +65,10 @@ func newLogRenew() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "renew", Short: "Begin to sign the log with a new key, under a new origin",
-		Long: "Begin to sign the log with a new key, under a new origin: after a loss of the key, or after a restore from an older copy, since what\n" +
-			"was lost was signed with the old key and must not be signed otherwise. All leaves that are there stay. Stop the servers first, but for\n" +
-			"one with a private PostgreSQL, and start them with the new log.key in their data directories. Auditors and witnesses need the new\n" +
-			"verifier key, which is printed: tell them why.",
+		Long: "Begin to sign the log with a new key, under a new origin: after the key was lost, or after a restore from an older copy. Lost leaves\n" +
+			"were signed with the old key, so it must not sign others in their places. All leaves that are there stay. Stop the servers first, except\n" +
+			"one with a private PostgreSQL, and start them with the new log.key in their data directories. The new verifier key is printed: give it\n" +
+			"to auditors and witnesses, and tell them why.",
 		Example: "  fairlead log renew --data fairlead-data --origin shop.example/log2\n" +
 			"  fairlead log renew --data fairlead-data --database-url postgres://db.internal/fairlead",
 		Args: cobra.NoArgs,

@@ -23,9 +23,9 @@ func newSagas() *cobra.Command {
 	var t target
 	cmd := group(&cobra.Command{
 		Use: "sagas", Short: "Look after operations of several steps, such as transfers between ledgers",
-		Long: "Look after operations of several steps, such as transfers between ledgers. One that fails to get on ten times in a row\n" +
-			"is shown as stuck, and is tried further. Both acts are safe at any time: a retry repeats nothing that was done, and\n" +
-			"compensate cancels what is not done and undoes what is. What is decided to commit can't be compensated.",
+		Long: "Look after operations of several steps, such as transfers between ledgers. One that fails ten times in a row is shown\n" +
+			"as stuck, and the server goes on trying it. retry and compensate are safe at any time: retry repeats nothing that was done,\n" +
+			"and compensate cancels what is not done and undoes what is. A saga that is decided to commit can't be compensated.",
 		Example: "  fairlead sagas list --stuck\n" +
 			"  fairlead sagas show " + exampleID + "\n" +
 			"  fairlead sagas retry " + exampleID + " --url https://fairlead.example   # with an admin or service key in " + keyVariable,
@@ -78,7 +78,7 @@ func newSagasList(t *target) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&stuck, "stuck", false, "only those that fail to get on")
+	f.BoolVar(&stuck, "stuck", false, "only stuck ones, which have failed ten times in a row")
 	f.StringVar(&name, "name", "", "only those of this definition, such as cross-transfer")
 	f.StringVar(&status, "status", "", "only those of this status: pending, completed, failed or compensated")
 	f.IntVar(&limit, "limit", 50, "most to list, up to 200")

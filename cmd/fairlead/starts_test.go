@@ -1,45 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
-
-// logged is what a server logs.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // execs runs statements on a database, each by itself and without waiting for a standby.
 func execs(t *testing.T, url string, statements ...string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, sql := range append([]string{`SET synchronous_commit = local`}, statements...) {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
@@ -76,7 +55,7 @@ func finds(t *testing.T, url string, want ...string) {
 func TestStartWithoutItsStandby(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Server(t).URL()
-	log := &logged{}
+	log := &testwait.Buffer{}
 	database := func(o *fairlead.Options) {
 		o.DatabaseURL, o.AdminKey, o.Logger = url, strings.Repeat("k", 32), slog.New(slog.NewTextHandler(log, nil))
 	}
@@ -144,7 +123,7 @@ func TestServeIsEndedWhileItStarts(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var said logged
+	var said testwait.Buffer
 	root := newRoot()
 	root.SetErr(&said)
 	root.SetArgs([]string{"serve", "--listen", "127.0.0.1:0", "--data", t.TempDir(), "--database-url", "postgres://127.0.0.1:1/none"})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/screen"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/top"
 )
 
@@ -178,9 +179,7 @@ func TestTopDisplay(t *testing.T) {
 	f.Requests, f.Failures, f.Restarted, f.Waiting, f.Backlog.SagasStuck = 1234567, 2.5, true, 2, 3
 	f.Lanes = []top.LaneView{{Service: "ledger", Commands: 812, Refused: 1}}
 	d.open(strings.NewReader(""), func() { t.Error("no key was pressed") })
-	if err := errors.Join(d.show(f), d.lost(errors.New("no server answers "+strings.Repeat("x", 80)))); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, errors.Join(d.show(f), d.lost(errors.New("no server answers "+strings.Repeat("x", 80)))))
 	d.close()
 	got := out.String()
 	for _, want := range []string{"1,234,567", "2.5/s failed", "started anew", "dock·[2J·", strings.Repeat("ö", 19) + "…", "1h 1m", "1m 1s", "no server answers", "what was seen last", "(q quits)", d.s.Paint(screen.Red, "3 stuck")} {

@@ -125,7 +125,7 @@ type server interface {
 }
 
 // Run runs the suites. Its error says why nothing could be tried; what was found is in the report. When ctx ends, checks that have not ended
-// were not tried, and what was made is removed all the same.
+// were not tried, its error comes with the report, and what was made is removed all the same.
 func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if err := o.check(); err != nil {
 		return nil, err

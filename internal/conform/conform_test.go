@@ -26,17 +26,9 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // leftover counts the schemas of runs in a database.
 func leftover(t *testing.T, database string) (n int) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	testwait.Must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'fairlead%'`).Scan(&n))
 	return n
-}
-
-func connect(t *testing.T, database string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), database)
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }
 
 // report runs some checks, and fails the test unless they were tried.
@@ -128,7 +120,7 @@ const lies = `CREATE FUNCTION public.forget() RETURNS trigger LANGUAGE plpgsql A
 func TestBrokenDatabase(t *testing.T) {
 	t.Parallel()
 	database := pgtest.NewDatabase(t, nil)
-	_, err := connect(t, database).Exec(t.Context(), lies)
+	_, err := pgtest.Connect(t, database).Exec(t.Context(), lies)
 	testwait.Must(t, err)
 	r := report(t, conform.Options{DatabaseURL: database, Only: some()})
 	if r.Held || verdict(r, "L2") != conformance.Broken || verdict(r, "E1") != conformance.Broken || verdict(r, "C1") != conformance.Held {
@@ -170,7 +162,7 @@ func TestSlowDatabase(t *testing.T) {
 	database := pgtest.NewDatabase(t, nil)
 	const slow = `CREATE FUNCTION public.sleep() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.3); END $$;
 		CREATE EVENT TRIGGER sleep ON ddl_command_end WHEN TAG IN ('COMMENT') EXECUTE FUNCTION public.sleep()`
-	_, err := connect(t, database).Exec(t.Context(), slow, pgx.QueryExecModeSimpleProtocol)
+	_, err := pgtest.Connect(t, database).Exec(t.Context(), slow, pgx.QueryExecModeSimpleProtocol)
 	testwait.Must(t, err)
 	if why := conform.SlowDatabase(t.Context(), database, "public"); !strings.Contains(why, "too slow") {
 		t.Errorf("%q", why)
@@ -214,7 +206,7 @@ func TestKeep(t *testing.T) {
 	if leftover(t, database) != 1 || r.Targets[0].Left == "" {
 		t.Fatalf("%+v", r.Targets)
 	}
-	_, err = connect(t, database).Exec(t.Context(), r.Targets[0].Remove, pgx.QueryExecModeSimpleProtocol)
+	_, err = pgtest.Connect(t, database).Exec(t.Context(), r.Targets[0].Remove, pgx.QueryExecModeSimpleProtocol)
 	testwait.Must(t, err)
 	if n := leftover(t, database); n != 0 {
 		t.Errorf("%d schemas are left", n)
@@ -225,7 +217,7 @@ func TestKeep(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	database := pgtest.NewDatabase(t, nil)
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	role := fmt.Sprintf("nobody_%d", os.Getpid())
 	_, err := conn.Exec(t.Context(), `CREATE ROLE `+role+` LOGIN PASSWORD 'x'`)
 	testwait.Must(t, err)

@@ -111,11 +111,7 @@ func TestDemoOnAGivenDatabase(t *testing.T) {
 		})
 	}
 	both.Wait()
-	conn, err := pgx.Connect(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	conn := pgtest.Connect(t, server.URL())
 	var campaigns, keys, inForce, left int
 	if err := conn.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM campaigns WHERE status = 'completed'), count(*), count(*) FILTER (WHERE revoked_at IS NULL),
 		(SELECT count(*) FROM pg_tables WHERE tablename LIKE 'fairlead_demo%')
@@ -391,9 +387,7 @@ func rowHeld(t *testing.T, d *Demo, promise string) bool {
 
 func TestDemoLeavesForeignDataAlone(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "admin.key"), []byte("somebody's"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.WriteFile(filepath.Join(dir, "admin.key"), []byte("somebody's"), 0o600))
 	d := Demo{Data: dir, Exit: true, Out: io.Discard, ErrOut: io.Discard}
 	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no demo made") {
 		t.Errorf("ended with %v", err)

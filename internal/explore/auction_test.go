@@ -31,6 +31,29 @@ const watchAuctions = `CREATE TABLE library.wrong (what text);
 	END $$;
 	CREATE TRIGGER watch AFTER UPDATE ON auctions FOR EACH ROW EXECUTE FUNCTION library.watch_term()`
 
+// createAuction opens accounts and creates an auction.
+func createAuction(ctx context.Context, c *sim.Client, accounts []string, request client.CreateAuctionRequest) (out client.Auction, err error) {
+	if err := sim.OpenAccounts(ctx, c, accounts, 1000); err != nil {
+		return out, err
+	}
+	request.Currency, request.Seller, request.Cooldown = "SIM", "house", "0s"
+	made, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions", "auction", request))
+	if err != nil || made.Status != http.StatusCreated {
+		return out, fmt.Errorf("create an auction: %v: %w", made, err)
+	}
+	return out, made.JSON(&out)
+}
+
+// startAuction starts an auction, and has both servers remember it.
+func startAuction(ctx context.Context, w *World, id string) error {
+	return expect(ctx, w,
+		expected{"s1", sim.NewOp(sim.KindAuction, "/v1/auctions/"+id+"/start", "start", nil), http.StatusOK},
+		expected{"s1", sim.NewBid("warm-1", id, "ann", 1), http.StatusCreated},
+		expected{"s2", sim.NewBid("warm-2", id, "bob", 2), http.StatusCreated},
+		expected{"s1", sim.NewBid("warm-3", id, "ann", 3), http.StatusCreated},
+		expected{"s2", sim.NewBid("warm-4", id, "bob", 4), http.StatusCreated})
+}
+
 // lateBids has two bidders bid by two servers until two rounds end, which late bids extend, while two servers take themselves for the
 // leader and close them.
 func lateBids() Scenario {
@@ -38,28 +61,15 @@ func lateBids() Scenario {
 	return Scenario{
 		Servers: 2, Stall: 1500 * time.Millisecond, Unbooked: true, Loose: true,
 		Install: func(ctx context.Context, db *pgx.Conn) error { return execute(ctx, db, watchAuctions) },
-		Open: func(ctx context.Context, c *sim.Client) error {
-			if err := sim.OpenAccounts(ctx, c, []string{"ann", "bob", "house"}, 1000); err != nil {
-				return err
-			}
-			made, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions", "auction", client.CreateAuctionRequest{
-				Title: "late", Currency: "SIM", Seller: "house", Cooldown: "0s",
+		Open: func(ctx context.Context, c *sim.Client) (err error) {
+			house, err = createAuction(ctx, c, []string{"ann", "bob", "house"}, client.CreateAuctionRequest{
+				Title:     "late",
 				Rounds:    []client.RoundRequest{{Winners: 1, Duration: "1500ms"}, {Winners: 1, Duration: "1s"}},
 				AntiSnipe: client.AntiSnipeRequest{Window: "500ms", Extension: "400ms", MaxExtensions: 2},
-			}))
-			if err != nil || made.Status != http.StatusCreated {
-				return fmt.Errorf("make an auction: %v: %w", made, err)
-			}
-			return made.JSON(&house)
+			})
+			return err
 		},
-		Warm: func(ctx context.Context, w *World) error {
-			return expect(ctx, w,
-				expected{"s1", sim.NewOp(sim.KindAuction, "/v1/auctions/"+house.ID+"/start", "start", nil), http.StatusOK},
-				expected{"s1", sim.NewBid("warm-1", house.ID, "ann", 1), http.StatusCreated},
-				expected{"s2", sim.NewBid("warm-2", house.ID, "bob", 2), http.StatusCreated},
-				expected{"s1", sim.NewBid("warm-3", house.ID, "ann", 3), http.StatusCreated},
-				expected{"s2", sim.NewBid("warm-4", house.ID, "bob", 4), http.StatusCreated})
-		},
+		Warm: func(ctx context.Context, w *World) error { return startAuction(ctx, w, house.ID) },
 		Play: func(ctx context.Context, w *World) {
 			leading, over := context.WithCancel(ctx)
 			w.Lead(leading, "s1", 1)

@@ -44,14 +44,8 @@ func crossingsOf(process int) []payment {
 // alone: by no run that remembers what the log has lost, and under no fence of before.
 func olderLog() Scenario {
 	var c *crossings
-	install := func(ctx context.Context, db *pgx.Conn) error {
-		return errors.Join(pgsaga.Schema(library).Install(ctx, db), execute(ctx, db,
-			`CREATE TABLE library.purses (owner text PRIMARY KEY, cents integer NOT NULL CHECK (cents >= 0))`,
-			`INSERT INTO library.purses VALUES ('ann', 50), ('bob', 50)`,
-			`CREATE TABLE library.effects (n bigint GENERATED ALWAYS AS IDENTITY, saga uuid, step text)`))
-	}
 	return Scenario{
-		Kills: true, Stall: 6 * time.Second, Unbooked: true, Loose: true, Install: install, Other: install,
+		Kills: true, Stall: 6 * time.Second, Unbooked: true, Loose: true, Install: installPurses, Other: installPurses,
 		Play: func(ctx context.Context, w *World) {
 			const most = 64
 			c = &crossings{World: w, ended: make(chan struct{}, most), failed: make(chan struct{})}
@@ -103,42 +97,17 @@ func (c *crossings) pay(ctx context.Context, name string, pool *pgxpool.Pool, ow
 		return err
 	}
 	defer other.Close()
-	log := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: library})
-	here := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: library, LockTimeout: time.Second})
-	there := pgsaga.NewDatabase(other, pgsaga.Options{Schema: library, LockTimeout: time.Second})
-	var coordinator string
-	for err := errors.New("not asked"); err != nil; {
-		if coordinator, err = log.Coordinator(ctx); err != nil && !wait.For(ctx, 100*time.Millisecond) {
-			return nil // It was killed.
-		}
-	}
+	here, there := purses(pool), purses(other)
 	o := saga.Options{
-		Coordinator: coordinator, Participants: map[string]saga.Participant{"here": here, "there": there}, Home: "here",
-		LeaseTTL: 6 * time.Second, ReconcileEvery: 3 * time.Second, DoubtAge: 5 * time.Second, FenceEvery: 3 * time.Second, MaxPause: time.Second,
+		Participants: map[string]saga.Participant{"here": here, "there": there}, Home: "here",
+		Definitions: define(crossingsOf, func(p payment) saga.Plan { return p.crossing(here, there) }),
+		LeaseTTL:    6 * time.Second, ReconcileEvery: 3 * time.Second, DoubtAge: 5 * time.Second, FenceEvery: 3 * time.Second, MaxPause: time.Second,
 	}
-	for process := range 2 {
-		for _, p := range crossingsOf(process) {
-			o.Definitions = append(o.Definitions, saga.Definition{Name: p.name, Plan: func(*saga.Saga) (saga.Plan, error) { return p.crossing(here, there), nil }})
-		}
-	}
-	service := saga.NewService(log, o)
-	reconciling, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		service.Reconcile(reconciling)
-	}()
-	c.makeAll(ctx, service, own)
-	await(ctx, c.failed)
-	c.makeAll(ctx, service, own)
-	stop()
-	<-ended
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
-	defer cancel()
-	if err := service.Close(closing); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return nil
+	return serveSagas(ctx, pool, o, func(service *saga.Service) {
+		c.makeAll(ctx, service, own)
+		await(ctx, c.failed)
+		c.makeAll(ctx, service, own)
+	})
 }
 
 // makeAll makes payments until each has ended, as far as it can. As an operator does, it has the log adopt the coordinator where that was

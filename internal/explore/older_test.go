@@ -182,9 +182,7 @@ func olderState() Scenario {
 			if err != nil {
 				return err
 			}
-			campaign, err = sim.Launch(ctx, c, "older", client.CreateCampaignRequest{
-				Name: "older", BaseLength: 3, Price: 10, Currency: "SIM", Beneficiary: "house", Prizes: []client.PrizeRequest{{Name: "only", Quantity: 1}},
-			})
+			campaign, err = launch(ctx, c, "older")
 			return err
 		},
 		Warm: func(ctx context.Context, w *World) error {
@@ -226,26 +224,13 @@ func olderAuction() Scenario {
 	return Scenario{
 		Servers: 2, Stall: 3 * time.Second, Watched: true, Unbooked: true,
 		Install: func(ctx context.Context, db *pgx.Conn) error { return execute(ctx, db, watchAuctions) },
-		Open: func(ctx context.Context, c *sim.Client) error {
-			if err := sim.OpenAccounts(ctx, c, []string{"ann", "bob", "cyd", "house"}, 1000); err != nil {
-				return err
-			}
-			made, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions", "auction", client.CreateAuctionRequest{
-				Title: "older", Currency: "SIM", Seller: "house", Cooldown: "0s", Rounds: []client.RoundRequest{{Winners: 1, Duration: "2h"}},
-			}))
-			if err != nil || made.Status != http.StatusCreated {
-				return fmt.Errorf("make an auction: %v: %w", made, err)
-			}
-			return made.JSON(&house)
+		Open: func(ctx context.Context, c *sim.Client) (err error) {
+			house, err = createAuction(ctx, c, []string{"ann", "bob", "cyd", "house"}, client.CreateAuctionRequest{
+				Title: "older", Rounds: []client.RoundRequest{{Winners: 1, Duration: "2h"}},
+			})
+			return err
 		},
-		Warm: func(ctx context.Context, w *World) error {
-			return expect(ctx, w,
-				expected{"s1", sim.NewOp(sim.KindAuction, "/v1/auctions/"+house.ID+"/start", "start", nil), http.StatusOK},
-				expected{"s1", sim.NewBid("warm-1", house.ID, "ann", 1), http.StatusCreated},
-				expected{"s2", sim.NewBid("warm-2", house.ID, "bob", 2), http.StatusCreated},
-				expected{"s1", sim.NewBid("warm-3", house.ID, "ann", 3), http.StatusCreated},
-				expected{"s2", sim.NewBid("warm-4", house.ID, "bob", 4), http.StatusCreated})
-		},
+		Warm: func(ctx context.Context, w *World) error { return startAuction(ctx, w, house.ID) },
 		Play: func(ctx context.Context, w *World) {
 			r = newRepeated(w)
 			for i, bidder := range []string{"ann", "bob"} {

@@ -40,17 +40,19 @@ func payments(process int) []payment {
 	}[process]
 }
 
+// installPurses makes the log, and what payments change.
+func installPurses(ctx context.Context, db *pgx.Conn) error {
+	return errors.Join(pgsaga.Schema(library).Install(ctx, db), execute(ctx, db,
+		`CREATE TABLE library.purses (owner text PRIMARY KEY, cents integer NOT NULL CHECK (cents >= 0))`,
+		`INSERT INTO library.purses VALUES ('ann', 50), ('bob', 50)`,
+		`CREATE TABLE library.effects (n bigint GENERATED ALWAYS AS IDENTITY, saga uuid, step text)`))
+}
+
 // sagas has two processes make payments by compensated steps and by two-phase commits, on one log; each goes on with what the other has
 // left.
 func sagas() Scenario {
 	return Scenario{
-		Kills: true, Stall: 6 * time.Second, Unbooked: true, Loose: true,
-		Install: func(ctx context.Context, db *pgx.Conn) error {
-			return errors.Join(pgsaga.Schema(library).Install(ctx, db), execute(ctx, db,
-				`CREATE TABLE library.purses (owner text PRIMARY KEY, cents integer NOT NULL CHECK (cents >= 0))`,
-				`INSERT INTO library.purses VALUES ('ann', 50), ('bob', 50)`,
-				`CREATE TABLE library.effects (n bigint GENERATED ALWAYS AS IDENTITY, saga uuid, step text)`))
-		},
+		Kills: true, Stall: 6 * time.Second, Unbooked: true, Loose: true, Install: installPurses,
 		Play: func(ctx context.Context, w *World) {
 			for i, name := range []string{"p1", "p2"} {
 				w.Process(ctx, name, func(ctx context.Context, pool *pgxpool.Pool) error { return pay(ctx, w, pool, payments(i)) })
@@ -112,20 +114,52 @@ func (p payment) plan(d *pgsaga.Database) (out saga.Plan) {
 	return out
 }
 
-// pay is a process that makes payments, and goes on with the other's until none of its own is in doubt.
-func pay(ctx context.Context, w *World, pool *pgxpool.Pool, own []payment) error {
-	log := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: library})
-	d := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: library, LockTimeout: time.Second})
-	var coordinator string
-	for err := errors.New("not asked"); err != nil; {
-		if coordinator, err = log.Coordinator(ctx); err != nil && !wait.For(ctx, 100*time.Millisecond) {
-			return nil // It was killed.
+// purses are those of a database, where payments are made.
+func purses(pool *pgxpool.Pool) *pgsaga.Database {
+	return pgsaga.NewDatabase(pool, pgsaga.Options{Schema: library, LockTimeout: time.Second})
+}
+
+// define defines the payments of both processes.
+func define(paymentsOf func(process int) []payment, plan func(payment) saga.Plan) (out []saga.Definition) {
+	for process := range 2 {
+		for _, p := range paymentsOf(process) {
+			out = append(out, saga.Definition{Name: p.name, Plan: func(*saga.Saga) (saga.Plan, error) { return plan(p), nil }})
 		}
 	}
-	o := saga.Options{Coordinator: coordinator, Participants: map[string]saga.Participant{"purses": d}}
-	for process := range 2 {
-		for _, p := range payments(process) {
-			o.Definitions = append(o.Definitions, saga.Definition{Name: p.name, Plan: func(*saga.Saga) (saga.Plan, error) { return p.plan(d), nil }})
+	return out
+}
+
+// pay is a process that makes payments, and goes on with the other's until none of its own is in doubt.
+func pay(ctx context.Context, w *World, pool *pgxpool.Pool, own []payment) error {
+	d := purses(pool)
+	o := saga.Options{Participants: map[string]saga.Participant{"purses": d}, Definitions: define(payments, func(p payment) saga.Plan { return p.plan(d) })}
+	return serveSagas(ctx, pool, o, func(service *saga.Service) {
+		for _, p := range own {
+			for ctx.Err() == nil {
+				s, err := service.Run(ctx, saga.New{ID: p.id(), Name: p.name, Protocol: p.protocol})
+				if err == nil && s.Status != saga.Pending {
+					w.See("payment %s: %s %s", p.name, s.Status, s.Reason)
+					break
+				}
+				wait.For(ctx, 200*time.Millisecond)
+			}
+		}
+		for ctx.Err() == nil {
+			doubts, failures := service.InDoubt(ctx)
+			if len(doubts)+len(failures) == 0 {
+				break
+			}
+			wait.For(ctx, 1300*time.Millisecond)
+		}
+	})
+}
+
+// serveSagas has a process reconcile the sagas of a log while it does its work.
+func serveSagas(ctx context.Context, pool *pgxpool.Pool, o saga.Options, work func(*saga.Service)) error {
+	log := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: library})
+	for err := errors.New("not asked"); err != nil; {
+		if o.Coordinator, err = log.Coordinator(ctx); err != nil && !wait.For(ctx, 100*time.Millisecond) {
+			return nil // It was killed.
 		}
 	}
 	service := saga.NewService(log, o)
@@ -135,23 +169,7 @@ func pay(ctx context.Context, w *World, pool *pgxpool.Pool, own []payment) error
 		defer close(ended)
 		service.Reconcile(reconciling)
 	}()
-	for _, p := range own {
-		for ctx.Err() == nil {
-			s, err := service.Run(ctx, saga.New{ID: p.id(), Name: p.name, Protocol: p.protocol})
-			if err == nil && s.Status != saga.Pending {
-				w.See("payment %s: %s %s", p.name, s.Status, s.Reason)
-				break
-			}
-			wait.For(ctx, 200*time.Millisecond)
-		}
-	}
-	for ctx.Err() == nil {
-		doubts, failures := service.InDoubt(ctx)
-		if len(doubts)+len(failures) == 0 {
-			break
-		}
-		wait.For(ctx, 1300*time.Millisecond)
-	}
+	work(service)
 	stop()
 	<-ended
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)

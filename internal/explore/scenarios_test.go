@@ -40,6 +40,13 @@ type expected struct {
 	status int
 }
 
+// launch puts a campaign of six positions on sale.
+func launch(ctx context.Context, c *sim.Client, name string) (client.Campaign, error) {
+	return sim.Launch(ctx, c, name, client.CreateCampaignRequest{
+		Name: name, BaseLength: 3, Price: 10, Currency: "SIM", Beneficiary: "house", Prizes: []client.PrizeRequest{{Name: "only", Quantity: 1}},
+	})
+}
+
 // lastPosition has three buyers want the last two positions, by two servers that both know of earlier sales.
 func lastPosition() Scenario {
 	var campaign client.Campaign
@@ -50,10 +57,7 @@ func lastPosition() Scenario {
 				return err
 			}
 			var err error
-			campaign, err = sim.Launch(ctx, c, "last", client.CreateCampaignRequest{
-				Name: "last", BaseLength: 3, Price: 10, Currency: "SIM", Beneficiary: "house", Prizes: []client.PrizeRequest{{Name: "only", Quantity: 1}},
-			})
-			if err != nil {
+			if campaign, err = launch(ctx, c, "last"); err != nil {
 				return err
 			}
 			_, err = c.Settle(ctx, sim.NewPurchase("first", campaign.ID, "ann", 0))

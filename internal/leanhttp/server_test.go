@@ -28,26 +28,9 @@ type rig struct {
 	server *Server
 	addr   string
 	served chan error
-	log    logBuffer
+	log    testwait.Buffer
 	hold   chan struct{} // what /hot/wait waits for
 	began  chan struct{} // told when it waits
-}
-
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func newRig(t *testing.T, change func(*http.Server)) *rig {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // watcher is a subscriber with what it must have been given: every event above its starting point, once, in order.
@@ -19,9 +21,7 @@ type watcher struct {
 // take pulls once, checks, and comes back where it was dropped.
 func (w *watcher) take(t *rapid.T, room int) (some bool) {
 	got, err := w.s.Pull(t.Context(), make([]Message, 0, room))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, m := range got {
 		last, subscribed := w.last[m.Topic]
 		switch {
@@ -48,9 +48,7 @@ func (w *watcher) take(t *rapid.T, room int) (some bool) {
 
 func (w *watcher) subscribe(t *rapid.T, topic string, since *int64) {
 	head, err := w.s.Subscribe(t.Context(), topic, since)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	w.said[topic] = false
 	w.last[topic] = head
 	if since != nil {

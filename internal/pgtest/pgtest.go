@@ -123,6 +123,19 @@ func NewDatabase(tb testing.TB, migrate Migrate) string {
 	return h.urlOf(name)
 }
 
+// Connect returns a connection to a database, which is closed at the test's end.
+func Connect(tb testing.TB, url string) *pgx.Conn {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), adminLimit)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		tb.Fatalf("pgtest: %v", err)
+	}
+	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
 // Server starts a durable PostgreSQL for one test, which may kill it; it is
 // stopped and removed at the test's end. Its database is empty.
 func Server(tb testing.TB) *localpg.Instance {

@@ -28,9 +28,7 @@ func (d *decided) transfer(t *testing.T, l *Ledger, from, to string, amount int6
 		_, refused = ledger.Decide(u.Book, ledger.MakeTransfer{From: from, To: to, Amount: amount})
 		u.Refused = refused != nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return refused
 }
 
@@ -43,26 +41,20 @@ func TestRememberedAccounts(t *testing.T) {
 	balance := func(id string) int64 {
 		t.Helper()
 		a, err := here.Account(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return a.Available
 	}
 
 	// The first transfers read and set the clock; then one decision is enough.
 	for range 3 {
-		if err := d.transfer(t, here, "ann", "ben", 10); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, d.transfer(t, here, "ann", "ben", 10))
 	}
 	if d.runs != 1 {
 		t.Errorf("a transfer between remembered accounts was decided %d times", d.runs)
 	}
 
 	// Another process empties ann: what is remembered would still allow it.
-	if err := d.transfer(t, there, "ann", "ben", 70); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, d.transfer(t, there, "ann", "ben", 70))
 	if _, short := errors.AsType[*ledger.InsufficientFundsError](d.transfer(t, here, "ann", "ben", 1)); !short {
 		t.Error("a transfer was made from a balance that another process had spent")
 	}
@@ -72,25 +64,17 @@ func TestRememberedAccounts(t *testing.T) {
 
 	// Another process fills ann: what is remembered here would refuse it. speculation.BackoffTransactions batches go by, so that it is trusted again.
 	for range speculation.BackoffTransactions + 1 {
-		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.transfer(t, here, "ann", "ben", 1); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, d.transfer(t, here, "ben", "ann", 1))
+		testwait.Must(t, d.transfer(t, here, "ann", "ben", 1))
 	}
-	if err := d.transfer(t, there, "ben", "ann", 50); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, d.transfer(t, there, "ben", "ann", 50))
 	if err := d.transfer(t, here, "ann", "ben", 50); err != nil {
 		t.Errorf("refused for want of money that is there: %v", err)
 	}
 
 	// A balance changed under the same version, as a failover that loses commits could bring about.
 	for range speculation.BackoffTransactions + 1 {
-		if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, d.transfer(t, here, "ben", "ann", 1))
 	}
 	before := balance("ann")
 	lie := func(by int64) {
@@ -100,9 +84,7 @@ func TestRememberedAccounts(t *testing.T) {
 		}
 	}
 	lie(7)
-	if err := d.transfer(t, here, "ben", "ann", 1); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, d.transfer(t, here, "ben", "ann", 1))
 	if got := balance("ann"); got != before+8 || d.runs < 2 {
 		t.Errorf("ann has %d after %d and 8 more; decided %d times", got, before, d.runs)
 	}
@@ -215,9 +197,7 @@ func TestTrustedKeys(t *testing.T) {
 			u.Keys.Store(r, 201, fmt.Appendf(nil, `{"id":%q,"from":%q,"to":%q,"amount":%d,"currency":%q,"status":"completed"}`,
 				made.ID, made.From, made.To, made.Amount, made.Currency))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return answer, failed
 	}
 	move := ledger.MakeTransfer{From: "ann", To: "ben", Amount: 10}
@@ -273,15 +253,11 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 					})
 				}
 				for range 8 { // The plan of a prepared statement settles after a few runs.
-					if err := move(); err != nil {
-						t.Fatal(err)
-					}
+					testwait.Must(t, move())
 				}
 
 				blocker, err := db.pool.Begin(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, err)
 				middle := used[share/2]
 				if _, err := blocker.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE`, middle); err != nil {
 					t.Fatal(err)
@@ -298,9 +274,7 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 				if want := used[:share/2]; !slices.Equal(locked, want) {
 					t.Errorf("while it waits for %s it has locked %v, want %v", middle, locked, want)
 				}
-				if err := blocker.Rollback(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, blocker.Rollback(t.Context()))
 				if err := <-done; err != nil || decisions != 1 {
 					t.Errorf("the transfer: %v after %d decisions; this test means the optimistic way", err, decisions)
 				}

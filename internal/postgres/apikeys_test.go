@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func newKey(id string, role auth.Role) auth.Key {
@@ -40,9 +41,7 @@ func TestAPIKeys(t *testing.T) {
 	ctx := t.Context()
 	root, worker := newKey("k-root", auth.RoleAdmin), newKey("k-worker", auth.RoleService)
 	for _, k := range []auth.Key{root, worker} {
-		if err := store.InsertKey(ctx, k); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, store.InsertKey(ctx, k))
 		if got, err := store.KeyByHash(ctx, k.Hash); err != nil || got != k {
 			t.Errorf("found %+v, want %+v, %v", got, k, err)
 		}
@@ -59,9 +58,7 @@ func TestAPIKeys(t *testing.T) {
 	if err := store.RevokeKey(ctx, root.ID); !errors.Is(err, auth.ErrLastAdmin) {
 		t.Errorf("revoked the last admin: %v", err)
 	}
-	if err := store.RevokeKey(ctx, worker.ID); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, store.RevokeKey(ctx, worker.ID))
 	revoked, err := store.KeyByHash(ctx, worker.Hash)
 	if err != nil || revoked.RevokedAt == nil {
 		t.Fatalf("revoked %+v, %v", revoked, err)
@@ -122,9 +119,7 @@ func TestTwoAdminsCannotRevokeEachOther(t *testing.T) {
 	stores := []*APIKeys{NewAPIKeys(open(t, Options{URL: url})), NewAPIKeys(open(t, Options{URL: url}))}
 	ids := []string{"k-a", "k-b"}
 	for _, id := range ids {
-		if err := stores[0].InsertKey(t.Context(), newKey(id, auth.RoleAdmin)); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, stores[0].InsertKey(t.Context(), newKey(id, auth.RoleAdmin)))
 	}
 	var (
 		group   sync.WaitGroup

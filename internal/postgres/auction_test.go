@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // house is one process that holds auctions.
@@ -271,9 +272,7 @@ func TestTwoProcessesOneAuction(t *testing.T) {
 	}
 	bidders.Wait()
 	a, err := houses[1].store.Auction(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if a.Seq != a.TotalBids+2 || a.TotalBids < 60 {
 		t.Errorf("%d bids, last event %d", a.TotalBids, a.Seq)
 	}
@@ -298,9 +297,7 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	entry := here.store.memory.Enter(id)
 	known := here.store.memory.Lock(t.Context(), entry, patience)
 	lost, err := here.service.Auction(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// The other process stands for the same version of another history: what is remembered here has another bid of ben's.
 	row := *known.Auction
 	row.Version, row.Seq, row.TotalBids = row.Version+1, row.Seq+1, row.TotalBids+1

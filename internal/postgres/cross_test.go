@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
@@ -98,9 +97,7 @@ func newCross(t *testing.T, own, other *DB) (*saga.Service, *pgsaga.Log, string,
 	t.Helper()
 	log := NewSagas(own)
 	coordinator, err := log.Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	ledgers := map[string]*CrossLedger{cross.Local: NewCrossLedger(own), "eu": NewCrossLedger(other)}
 	s := saga.NewService(log, saga.Options{
 		Coordinator: coordinator, Home: cross.Local, DoubtAge: time.Microsecond,
@@ -118,9 +115,7 @@ func pendingSagaRow(t *testing.T, log *pgsaga.Log, coordinator string) *saga.Sag
 		Steps: []saga.StepState{{Name: cross.LegDebit, Status: saga.StepPending}}, Owner: uuid.New(), Term: 1, Version: 1,
 		LeaseExpiresAt: time.Now().Add(-time.Second), NextAt: time.Now().Add(-time.Second), CreatedAt: time.Now(), UpdatedAt: time.Now(),
 	}
-	if err := log.Create(t.Context(), s.ID, nil, func(u *saga.Unit) { u.Made = s }); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, log.Create(t.Context(), s.ID, nil, func(u *saga.Unit) { u.Made = s }))
 	return s
 }
 
@@ -141,9 +136,7 @@ func TestResolver(t *testing.T) {
 	}
 	resolve := func(left int) {
 		t.Helper()
-		if err := s.Resolve(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, s.Resolve(t.Context()))
 		gids, err := ledgers["eu"].InDoubt(t.Context(), coordinator+":")
 		if err != nil || len(gids) != left {
 			t.Fatalf("in doubt: %v, %v; want %d", gids, err, left)
@@ -157,9 +150,7 @@ func TestResolver(t *testing.T) {
 	if _, err := ledgers[cross.Local].Prepare(t.Context(), debitLeg(lost, "alice", 5), saga.GID(coordinator, lost, 1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := end(t, ledgers[cross.Local], saga.GID(coordinator, lost, 1, 0), true); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, end(t, ledgers[cross.Local], saga.GID(coordinator, lost, 1, 0), true))
 	prepare(lost, 1, "alice")
 	resolve(0)
 	if got := available(t, other, "alice"); got != 90 {
@@ -187,9 +178,7 @@ func TestResolver(t *testing.T) {
 	decided := claimed[0]
 	prepare(decided.ID, 2, "alice")
 	decided.Decided = 2
-	if err := log.Save(t.Context(), decided, nil); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, log.Save(t.Context(), decided, nil))
 	resolve(0)
 	if got := available(t, other, "alice"); got != 80 {
 		t.Errorf("alice has %d", got)
@@ -293,18 +282,12 @@ func TestTwoPhaseRefused(t *testing.T) {
 	t.Parallel()
 	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	pg := pgtest.Server(t)
-	if err := migrated(t.Context(), pg.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, migrated(t.Context(), pg.URL()))
 	db := open(t, Options{URL: pg.URL()})
-	if err := NewCrossLedger(db).CanPrepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, NewCrossLedger(db).CanPrepare(t.Context()))
 	exec(t, db, `ALTER SYSTEM SET max_prepared_transactions = 0`)
 	restarts := pg.Restarts()
-	if err := syscall.Kill(pg.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, syscall.Kill(pg.PID(), syscall.SIGKILL))
 	testwait.Eventually(t, patience, "the restart", func() bool { return pg.Restarts() > restarts && db.pool.Ping(t.Context()) == nil })
 	if err := NewCrossLedger(db).CanPrepare(t.Context()); !errors.Is(err, cross.ErrTwoPhaseUnavailable) {
 		t.Errorf("CanPrepare: %v", err)
@@ -344,14 +327,8 @@ func TestIdentity(t *testing.T) {
 	url := database(t)
 	db := open(t, Options{URL: url})
 	id, err := db.Identity(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
+	testwait.Must(t, err)
+	conn := pgtest.Connect(t, url)
 	role := fmt.Sprintf("plain_%d", time.Now().UnixNano())
 	for _, sql := range []string{"CREATE ROLE " + role, "SET ROLE " + role} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -21,9 +22,7 @@ const longTerm = time.Minute
 func newElections(t *testing.T, db *DB) *Elections {
 	t.Helper()
 	e, err := NewElections(db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { closing(t, e.Close) })
 	return e
 }
@@ -37,9 +36,7 @@ func elect(t *testing.T, db *DB) (e *Elections, g lock.Grant, renewed func(conte
 	t.Helper()
 	e = newElections(t, db)
 	g, err := e.Acquire(t.Context(), candidate())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return e, g, func(ctx context.Context) error {
 		again, err := e.Renew(ctx, g.ID, longTerm)
 		if err == nil && again.Tokens["auctions"] != g.Tokens["auctions"] {
@@ -62,9 +59,7 @@ func TestTermsGoOnFromLeases(t *testing.T) {
 		return errors.Join(err, conn.Close(ctx))
 	})
 	for range 2 { // The second time changes nothing.
-		if err := migrated(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, migrated(t.Context(), url))
 	}
 	if _, g, _ := elect(t, open(t, Options{URL: url})); g.Tokens["auctions"] != 42 {
 		t.Errorf("the first term is %d", g.Tokens["auctions"])
@@ -97,9 +92,7 @@ func TestADrainedPoolCostsNoTerm(t *testing.T) {
 	t.Parallel()
 	db := open(t, Options{URL: database(t), MaxConns: 1})
 	held, err := db.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer held.Release()
 	e, g, renewed := elect(t, db)
 	if err := errors.Join(renewed(t.Context()), e.Release(t.Context(), g)); err != nil {
@@ -115,9 +108,7 @@ func TestALockedLeaseFailsInTime(t *testing.T) {
 	db := open(t, Options{URL: database(t)})
 	_, _, renewed := elect(t, db)
 	tx, err := db.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	if _, err := tx.Exec(t.Context(), `SELECT FROM fairlead_elections.lock_grants FOR UPDATE`); err != nil {
 		t.Fatal(err)
@@ -138,9 +129,7 @@ func TestAFrozenServerCannotHangATerm(t *testing.T) {
 	db := open(t, Options{URL: database(t)})
 	_, _, renewed := elect(t, db)
 	pid := ask[int](t, db, `SELECT pid FROM pg_stat_activity WHERE application_name = 'fairlead elections' AND datname = current_database()`)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // It may have ended.
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func testViews() EventViews {
@@ -78,9 +79,7 @@ func TestTheLogOfAnAuctionIsWhatWasCommitted(t *testing.T) {
 	var all []live.Event
 	for {
 		page, err := log.Events(t.Context(), topic, int64(len(all)), 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if all = append(all, page...); len(page) < 7 {
 			break
 		}

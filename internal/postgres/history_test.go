@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -52,32 +51,14 @@ type watched struct {
 	server *localpg.Instance
 	proxy  *wire.Proxy
 	seen   lossesSeen
-	log    *syncBuffer
+	log    *testwait.Buffer
 	money  *ledger.Service
 	n      int
 }
 
-// syncBuffer is a log that may be read meanwhile.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func newWatched(t *testing.T, o Options) *watched {
 	t.Helper()
-	w := &watched{t: t, server: pgtest.Server(t), log: &syncBuffer{}}
+	w := &watched{t: t, server: pgtest.Server(t), log: &testwait.Buffer{}}
 	testwait.Must(t, migrated(t.Context(), w.server.URL()))
 	w.proxy, o.URL = wire.Through(t, w.server.URL(), wire.Options{})
 	o.Watch = &Watch{Version: "test", KeysKept: time.Hour, Losses: w.seen.note}

@@ -29,7 +29,7 @@ func TestSilentHost(t *testing.T) {
 	config.Host, config.Port = "127.0.0.1", netip.MustParseAddrPort(front.Addr().String()).Port()
 	config.ConnectTimeout = 2 * silentAfter
 
-	log := &syncBuffer{}
+	log := &testwait.Buffer{}
 	h := newHosts(slog.New(slog.NewTextHandler(log, nil)))
 	h.silentFor = time.Hour
 	dial := config.DialFunc

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 )
@@ -72,7 +73,7 @@ func TestLateAnswersLetNoBidIn(t *testing.T) {
 		})
 	}
 	servers.Wait()
-	complainOfLateBids(t, connect(t, at), &sent)
+	complainOfLateBids(t, pgtest.Connect(t, at), &sent)
 }
 
 // round plays one auction of a single round.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -108,11 +108,7 @@ func TestSweepWaitsForNobody(t *testing.T) {
 				do(t, s, ledger.PlaceHold{Account: "ann", Amount: 10, ExpiresIn: new(time.Duration)})
 			}
 			pastDue(t, db)
-			around, err := pgx.Connect(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = around.Close(t.Context()) }()
+			around := pgtest.Connect(t, url)
 			tx, err := around.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)

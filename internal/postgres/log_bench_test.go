@@ -15,15 +15,14 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/translog"
 )
 
 // BenchmarkLog appends the bids of one auction to the log, as fast as it goes: what a leaf costs here and in PostgreSQL together.
 func BenchmarkLog(b *testing.B) {
 	db, err := Open(b.Context(), Options{URL: pgtest.NewDatabase(b, migrated)})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 	b.Cleanup(db.Close)
 	if err := pgx.BeginFunc(b.Context(), db.pool, func(tx pgx.Tx) error {
 		insertLot(b, tx, time.Now(), b.N, 0, 0)
@@ -32,13 +31,9 @@ func BenchmarkLog(b *testing.B) {
 		b.Fatal(err)
 	}
 	key, err := translog.GenerateKey("bench.test/log")
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 	store, err := NewLog(db)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 	k := logkeeper.New(logkeeper.Options{Store: store, Publisher: logkeeper.NewPublisher(logkeeper.PublisherOptions{
 		Store: store, Tiles: store.Tile, Key: key, Guard: logkeeper.NewGuard(filepath.Join(b.TempDir(), "log.signed")),
 	})})
@@ -52,9 +47,7 @@ func BenchmarkLog(b *testing.B) {
 	}()
 	for {
 		p, err := NewLogReader(db).Published(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
+		testwait.Must(b, err)
 		if p.Leaves > int64(b.N) {
 			break
 		}
@@ -66,9 +59,7 @@ func BenchmarkLog(b *testing.B) {
 	cancel()
 	<-done
 	var bytes int64
-	if err := db.pool.QueryRow(b.Context(), `SELECT sum(pg_total_relation_size(c)) FROM unnest(ARRAY['log_tiles', 'log_bundles', 'log_runs', 'log_topics']::regclass[]) AS c`).Scan(&bytes); err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, db.pool.QueryRow(b.Context(), `SELECT sum(pg_total_relation_size(c)) FROM unnest(ARRAY['log_tiles', 'log_bundles', 'log_runs', 'log_topics']::regclass[]) AS c`).Scan(&bytes))
 	b.ReportMetric(float64(bytes)/float64(b.N), "B/leaf")
 	_ = store.Shutdown(context.Background())
 }
@@ -77,9 +68,7 @@ func BenchmarkLog(b *testing.B) {
 func ownTime(b *testing.B) float64 {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
@@ -90,9 +79,7 @@ func backendTime(b *testing.B, db *DB) (seconds float64) {
 		err = row.Scan(&pid)
 		return pid, err
 	}, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fairlead log'`)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 	for _, pid := range pids {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {

@@ -35,9 +35,7 @@ func impatientOptions(t *testing.T, timeout time.Duration, of *beacontest.Server
 		relays = []string{of.URL()}
 	}
 	client, err := beacon.NewClient(beacon.ClientOptions{Relays: relays, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(client.Close)
 	return lottery.Options{Beacon: &lottery.BeaconOptions{Chain: of.Chain(), Source: client}}
 }
@@ -65,9 +63,7 @@ func (v venue) sellOut(t *testing.T) uuid.UUID {
 func (v venue) campaign(t *testing.T, id uuid.UUID) *lottery.Campaign {
 	t.Helper()
 	c, err := v.Campaign(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return c
 }
 
@@ -100,25 +96,17 @@ func checkProof(t *testing.T, v venue, id uuid.UUID, sealed *lottery.Seal) {
 	t.Helper()
 	c := v.campaign(t, id)
 	owners, err := v.Owners(t.Context(), id, 0, c.TotalPositions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	draw, seed, err := v.Result(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if draw.Round == nil || draw.Round.Number != sealed.Round || draw.Root != sealed.Root || *c.Beacon.Seal != *sealed {
 		t.Errorf("drawn from %+v, sealed %+v then and %+v now", draw, sealed, c.Beacon.Seal)
 	}
 	in := lottery.NewDrawInput(c, seed, owners)
 	document, err := json.Marshal(fairdraw.NewBeaconProof(in, &fairdraw.Result{Root: draw.Root, Winners: draw.Winners}, c.Beacon.Chain, *draw.Round))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	proof, err := fairdraw.ParseProof(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := proof.VerifyBeacon(beacon.Trust(c.Beacon.Chain.Hash())); err != nil {
 		t.Error(err)
 	}
@@ -267,9 +255,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 	// The first process claims the attempts, and dies with each of them in its hands.
 	testwait.Eventually(t, patience, "a claim when it is due", func() bool {
 		waits, err := one.store.ClaimRounds(t.Context(), 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return len(waits) == 1 && !waits[0].Early && waits[0].Campaign.Beacon.Seal.Round == seal.Round
 	})
 	two := enter(t, url, beaconOptions(t, random))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // These benchmarks compare the defences of a draw: see docs/adr/0028-how-a-draw-is-defended.md.
@@ -45,9 +46,7 @@ func mean(all []time.Duration) (sum time.Duration) {
 
 func try(b *testing.B, err error) {
 	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, err)
 }
 
 // onSale makes a campaign of a triangle, and an account that can buy all of it.

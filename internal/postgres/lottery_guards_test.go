@@ -10,18 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // writeDraw writes a result row as the store does.
 func writeDraw(t *testing.T, db *DB, d *lottery.Draw) {
 	t.Helper()
 	var b pgx.Batch
-	if err := saveDraw(&b, d); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.pool.SendBatch(t.Context(), &b).Close(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, saveDraw(&b, d))
+	testwait.Must(t, db.pool.SendBatch(t.Context(), &b).Close())
 }
 
 // TestTheGuardedTransition tries every change of status by SQL: from the version that was read, and from another.
@@ -43,9 +40,7 @@ func TestTheGuardedTransition(t *testing.T) {
 	try := func(from, to lottery.Status, ahead int64, sold int) int64 {
 		t.Helper()
 		tx, err := v.db.pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		defer func() { _ = tx.Rollback(t.Context()) }()
 		var version int64
 		if err := tx.QueryRow(t.Context(), `UPDATE campaigns SET status = $2, sold_positions = CASE WHEN $2 IN ('drawing', 'completed') THEN 3 ELSE 2 END

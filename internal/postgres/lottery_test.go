@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // venue is a database with funded buyers, and the lottery of one process on it.
@@ -103,13 +104,9 @@ func checkDrawn(t *testing.T, v venue, id uuid.UUID) *lottery.Draw {
 		t.Fatalf("campaign %+v, %v", c, err)
 	}
 	owners, err := v.Owners(t.Context(), id, 0, c.TotalPositions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	draw, seed, err := v.Result(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	want, err := fairdraw.Draw(lottery.NewDrawInput(c, seed, owners))
 	if err != nil || draw.Root != want.Root || fmt.Sprint(draw.Winners) != fmt.Sprint(want.Winners) || len(draw.Winners) != 2 {
 		t.Errorf("draw %+v, want %+v, %v", draw, want, err)
@@ -221,9 +218,7 @@ func TestAFailedCommitForgetsTheInventory(t *testing.T) {
 func strand(t *testing.T, v venue, id uuid.UUID, age string) {
 	t.Helper()
 	c, err := v.Campaign(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for range c.TotalPositions - 1 {
 		v.must(t, id, lottery.Buy{Account: "ann"})
 	}
@@ -244,15 +239,13 @@ func strand(t *testing.T, v venue, id uuid.UUID, age string) {
 			ID: s.Book.NewID(), Campaign: id, Seq: s.Campaign.SoldPositions, Account: "ben", Position: p, Price: 10, Transfer: tr.ID, At: s.Book.Now(),
 		}}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	exec(t, v.db, `UPDATE campaigns SET status = 'drawing', draw_started_at = clock_timestamp() - $2::text::interval WHERE id = $1`, id, age)
 }
 
 func TestSweepFinishesStuckDraws(t *testing.T) {
 	t.Parallel()
-	log := &syncBuffer{}
+	log := &testwait.Buffer{}
 	o := lottery.Options{StuckAfter: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	v, url := newVenue(t, o)
 	other := enter(t, url, o)
@@ -262,18 +255,12 @@ func TestSweepFinishesStuckDraws(t *testing.T) {
 	strand(t, v, fresh, "10 s")
 	// The second one's result was written, and then its transaction was cut in two by hand.
 	c, err := v.Campaign(t.Context(), withResult)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	owners, err := v.Owners(t.Context(), withResult, 0, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	seed := fairdraw.Seed(ask[[]byte](t, v.db, `SELECT seed FROM campaign_seeds WHERE campaign = $1`, withResult))
 	drawn, err := fairdraw.Draw(lottery.NewDrawInput(c, seed, owners))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	made := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	writeDraw(t, v.db, &lottery.Draw{Campaign: withResult, Root: drawn.Root, Winners: drawn.Winners, CompletedAt: made})
 

@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -59,9 +60,7 @@ func auditDatabase(t *testing.T, url string) {
 func open(t *testing.T, o Options) *DB {
 	t.Helper()
 	db, err := Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(db.Close)
 	return db
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 //go:embed testdata/step20.sql
@@ -56,11 +57,7 @@ func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
 	pgtest.Needs(t, pgkit.Functions, pgkit.Deferrable)
 	load := func(more string) string {
 		url := pgtest.NewDatabase(t, nil)
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
+		conn := pgtest.Connect(t, url)
 		if _, err := conn.Exec(t.Context(), step20+more, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
@@ -107,13 +104,9 @@ func describe(t *testing.T, url string) []string {
 		WHERE pronamespace = 'public'::regnamespace
 		UNION ALL SELECT format('view %s %s', viewname, definition) FROM pg_views WHERE schemaname = 'public'
 		ORDER BY 1`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return lines
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -24,7 +25,7 @@ func TestInventoryOfALostTimeline(t *testing.T) {
 	}
 	id := result[*lottery.Campaign](t, a.Result).ID
 	here.must(t, id, lottery.Publish{})
-	conn := connect(t, url)
+	conn := pgtest.Connect(t, url)
 	for _, sql := range []string{witness, pastTables, `SELECT model.copy()`} {
 		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)

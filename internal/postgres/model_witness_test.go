@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +12,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // witness has the database itself write down what no server says: for every accepted bid and every transfer, when its
@@ -52,22 +54,11 @@ const witness = `
 func witnessed(t *testing.T) string {
 	t.Helper()
 	at := database(t)
-	conn := connect(t, at)
+	conn := pgtest.Connect(t, at)
 	if _, err := conn.Exec(t.Context(), witness, pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	return at
-}
-
-// connect opens a connection of the test's own, around every proxy.
-func connect(t *testing.T, at string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }
 
 // seeded returns the seed of a test, which FAIRLEAD_SEED sets, and tells it when the test has failed.
@@ -168,13 +159,9 @@ const clockedBids = `
 func decidedLate(t *testing.T, conn *pgx.Conn, sent *spans) (late []clockedBid, all int) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), clockedBids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	bids, err := pgx.CollectRows(rows, pgx.RowToStructByPos[clockedBid])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, b := range bids {
 		of, known := sent.of[bidID{b.ID, b.Seq}]
 		window := b.EndsAt.Add(-time.Duration(b.Window) * time.Microsecond)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/audit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -20,14 +21,8 @@ func TestMultidrawAuditFindsDamage(t *testing.T) {
 	s := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	made(t, s, inRange("k", 9_500, false))
 	made(t, s, inRange("k", 10, false))
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	if err := audit.Audit(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
+	conn := pgtest.Connect(t, url)
+	testwait.Must(t, audit.Audit(t.Context(), conn))
 	for damage, promise := range map[string]string{
 		`DELETE FROM multidraw_chunks WHERE seq = 3`:                                                       "every checkpoint",
 		`UPDATE multidraw_chunks SET seq = 11 WHERE seq = 10`:                                              "every checkpoint",
@@ -38,18 +33,14 @@ func TestMultidrawAuditFindsDamage(t *testing.T) {
 		`DELETE FROM multidraw_seeds`:                                                                      "commitment",
 	} {
 		tx, err := conn.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if tag, err := tx.Exec(t.Context(), damage); err != nil || tag.RowsAffected() == 0 {
 			t.Fatalf("%s: %v, %v", damage, tag, err)
 		}
 		if err := audit.Audit(t.Context(), nested{tx}); err == nil || !strings.Contains(err.Error(), promise) {
 			t.Errorf("%s: %v", damage, err)
 		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, tx.Rollback(t.Context()))
 	}
 }
 

@@ -25,9 +25,7 @@ func TestCheckpointIsFenced(t *testing.T) {
 		return err == nil
 	})
 	d, err := multidraw.New(drawSeedOf(t, db, o), o.ID.String(), o.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	testwait.Eventually(t, patience, "the second run has ended", func() bool { return operation(t, idle, o.ID).Status == multidraw.StatusInterrupted })
 	resumed := operation(t, idle, o.ID)
 	exec(t, db, `UPDATE multidraws SET status = 'running'`)

@@ -88,9 +88,7 @@ func change(t *testing.T, s *multidraw.Service, id uuid.UUID, op multidraw.Op) (
 func operation(t *testing.T, s *multidraw.Service, id uuid.UUID) *multidraw.Operation {
 	t.Helper()
 	o, err := s.Operation(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return o
 }
 
@@ -106,9 +104,7 @@ func allSaved(t *testing.T, s *multidraw.Service, o *multidraw.Operation) []byte
 	var out []byte
 	for from := int64(0); from < o.Completed; from += 777 {
 		page, err := s.Saved(t.Context(), o, from, from+777)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		out = append(out, page...)
 	}
 	return out
@@ -124,9 +120,7 @@ func checkSaved(t *testing.T, db *DB, s *multidraw.Service, o *multidraw.Operati
 	t.Helper()
 	seed := drawSeedOf(t, db, o)
 	d, err := multidraw.New(seed, o.ID.String(), o.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if want := d.Append(nil, 0, int(o.Completed)); !bytes.Equal(allSaved(t, s, o), want) {
 		t.Errorf("%s: the %d saved draws are not those of an unbroken run", o.ID, o.Completed)
 	}
@@ -134,9 +128,7 @@ func checkSaved(t *testing.T, db *DB, s *multidraw.Service, o *multidraw.Operati
 		return
 	}
 	proof, err := multidraw.NewProof(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := errors.Join(proof.Verify(t.Context()), proof.VerifyCommitment(seed.Commitment())); err != nil {
 		t.Error(err)
 	}

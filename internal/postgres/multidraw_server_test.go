@@ -20,9 +20,7 @@ func TestMultidrawOutlivesItsDatabase(t *testing.T) {
 	s := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	o := made(t, s, inRange("k", 800_000, true))
 	testwait.Eventually(t, patience, "some checkpoints", func() bool { return operation(t, s, o.ID).Checkpoints > 20 })
-	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, syscall.Kill(server.PID(), syscall.SIGKILL))
 	testwait.Eventually(t, patience, "a restart", func() bool { return server.Restarts() > 0 })
 	testwait.Eventually(t, patience, "an answer", func() bool { return db.pool.Ping(t.Context()) == nil })
 	if now := operation(t, s, o.ID); now.Completed == now.Total {

@@ -121,9 +121,7 @@ func TestMultidrawIsFenced(t *testing.T) {
 		_, err = change(t, other, o.ID, multidraw.Resume{})
 		return !errors.Is(err, multidraw.ErrBadTransition)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	close(first.open)
 	done := awaitStatus(t, other, o.ID, multidraw.StatusCompleted)
 	if done.Term != 2 {
@@ -214,9 +212,7 @@ func BenchmarkSavedDraws(b *testing.B) {
 	for _, every := range []int{1_000, 5_000, 20_000} {
 		b.Run(fmt.Sprint(every), func(b *testing.B) {
 			db, err := Open(b.Context(), Options{URL: durable(b)})
-			if err != nil {
-				b.Fatal(err)
-			}
+			testwait.Must(b, err)
 			defer db.Close()
 			s := multidraw.NewService(NewMultidraws(db), multidraw.Options{})
 			defer func() { _ = s.Close(context.Background()) }()

@@ -57,9 +57,7 @@ func (p *process) follow(t *testing.T, topic string) func() live.Message {
 		defer cancel()
 		for {
 			got, err := s.Pull(ctx, make([]live.Message, 0, 1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if len(got) == 1 {
 				return got[0]
 			}

@@ -24,7 +24,7 @@ func TestOpenTriesAgain(t *testing.T) {
 	proxy, through := wire.Through(t, url, wire.Options{})
 	proxy.Lead("tcp", front.Addr().String())
 
-	log := &syncBuffer{}
+	log := &testwait.Buffer{}
 	o := Options{URL: through, UnavailableAfter: 2 * time.Second, Logger: slog.New(slog.NewTextHandler(log, nil))}
 	db, err := Open(t.Context(), o)
 	if err == nil {

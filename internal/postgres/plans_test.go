@@ -52,11 +52,7 @@ type planWatch struct {
 func watchPlans(t *testing.T, cacheMode string) (w *planWatch, direct string) {
 	t.Helper()
 	direct = pgtest.NewDatabase(t, migrated)
-	conn, err := pgx.Connect(t.Context(), direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, direct)
 	if _, err := conn.Exec(t.Context(), "LOAD 'auto_explain'"); err != nil {
 		give := t.Skipf
 		if os.Getenv("CI") == "true" {
@@ -189,11 +185,7 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 			t.Run(fmt.Sprintf("%s stale %v", mode, stale), func(t *testing.T) {
 				t.Parallel()
 				w, direct := watchPlans(t, mode)
-				around, err := pgx.Connect(t.Context(), direct)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = around.Close(t.Context()) })
+				around := pgtest.Connect(t, direct)
 				s := newScene(t, w.url, around)
 				step := func(when string) {
 					t.Helper()

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -27,7 +26,7 @@ func TestOldPrimary(t *testing.T) {
 	t.Parallel()
 	old := pgtest.Server(t)
 	testwait.Must(t, migrated(t.Context(), old.URL()))
-	log := &syncBuffer{}
+	log := &testwait.Buffer{}
 	seen := &recorder{}
 	db := open(t, Options{URL: old.URL(), Logger: slog.New(slog.NewTextHandler(log, nil)), Observer: seen})
 	held, err := db.pool.Acquire(t.Context())
@@ -77,9 +76,7 @@ func TestOldPrimary(t *testing.T) {
 	if said := log.String(); strings.Count(said, "old primary are refused") != 1 {
 		t.Errorf("the log says %s", said)
 	}
-	admin, err := pgx.Connect(t.Context(), old.URL())
-	testwait.Must(t, err)
-	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
+	admin := pgtest.Connect(t, old.URL())
 	for _, sql := range []string{`ALTER SYSTEM RESET synchronous_standby_names`, `SELECT pg_reload_conf()`} {
 		_, err := admin.Exec(t.Context(), sql)
 		testwait.Must(t, err)

@@ -144,9 +144,7 @@ func TestPicks(t *testing.T) {
 		if first, last := taken[0], taken[2]; pick == publish.PickFirst && (first != drafts[0] || last != drafts[2]) || pick == publish.PickLast && (first != drafts[2] || last != drafts[0]) {
 			t.Errorf("%s takes %v of %v", pick, taken, drafts)
 		}
-		if err := p.do(rule, publish.CancelAutomation{}); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, p.do(rule, publish.CancelAutomation{}))
 	}
 	// The drawn place decides, and each has one.
 	p.target("drawn")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // art makes a target with a token, and returns its id.
@@ -107,12 +108,8 @@ func TestTokenClaims(t *testing.T) {
 	}
 	// A token that is given by hand ends a renewal that is under way.
 	alive, _, err := p.store.ClaimToken(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.do(id, publish.ReplaceCredentials{Token: []byte("by hand")}); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, p.do(id, publish.ReplaceCredentials{Token: []byte("by hand")}))
 	if err := p.store.SaveToken(t.Context(), alive, p.vault.Seal([]byte("late"), nil)); !errors.Is(err, publish.ErrClaimLost) {
 		t.Errorf("a token takes the place of one that was given by hand: %v", err)
 	}
@@ -121,9 +118,7 @@ func TestTokenClaims(t *testing.T) {
 	}
 	// What was committed without an answer is saved.
 	again, _, err := p.store.ClaimToken(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	kept := p.vault.Seal([]byte("kept"), nil)
 	for range 2 {
 		if err := p.store.SaveToken(t.Context(), again, kept); err != nil {
@@ -164,9 +159,7 @@ func TestExpiredAuthorizationPauses(t *testing.T) {
 	if n := ask[int](t, p.db, `SELECT attempts - spent FROM publications WHERE id = $1`, work[0].ID); n != 0 {
 		t.Errorf("%d attempts are used up", n)
 	}
-	if err := p.do(target, publish.ResumeTarget{}); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, p.do(target, publish.ResumeTarget{}))
 	if got := p.conclude(work[1], expired); got != publish.ResultFailed || paused() != "" {
 		t.Errorf("%q, paused for %q by an attempt from before", got, paused())
 	}
@@ -178,9 +171,7 @@ func TestExpiredAuthorizationPauses(t *testing.T) {
 		for _, w := range work {
 			p.conclude(w, expired)
 		}
-		if err := p.do(target, publish.ResumeTarget{}); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, p.do(target, publish.ResumeTarget{}))
 	}
 	for _, w := range p.claim(p.slots()) {
 		p.conclude(w, publish.Result{Class: publish.Delivered, StatusCode: 200})
@@ -202,9 +193,7 @@ func TestProgress(t *testing.T) {
 	if first.Progress != nil {
 		t.Errorf("%q", first.Progress)
 	}
-	if err := p.store.SaveProgress(t.Context(), first.Claim, []byte(`{"a":1}`)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, p.store.SaveProgress(t.Context(), first.Claim, []byte(`{"a":1}`)))
 	exec(t, p.db, `UPDATE publications SET execution_locked_at = execution_locked_at - interval '2 hours'`)
 	if n, err := p.store.ReleaseStale(t.Context(), time.Hour); n != 1 || err != nil {
 		t.Fatal(n, err)
@@ -236,18 +225,12 @@ func TestReseal(t *testing.T) {
 	p.target("t")
 	id := p.art("a", "token")
 	hook := ask[uuid.UUID](t, p.db, `SELECT id FROM targets WHERE name = 't'`)
-	if err := p.do(hook, publish.RotateSecret{Overlap: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, p.do(hook, publish.RotateSecret{Overlap: time.Hour}))
 	fresh := bytes.Repeat([]byte{2}, publish.VaultKeySize)
 	both, err := publish.NewVault(fresh, bytes.Repeat([]byte{1}, publish.VaultKeySize))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	alone, err := publish.NewVault(fresh)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if n, err := p.store.Reseal(t.Context(), p.vault); n != 0 || err != nil {
 		t.Error(n, err)
 	}
@@ -258,9 +241,7 @@ func TestReseal(t *testing.T) {
 	}
 	for _, target := range []uuid.UUID{hook, id} {
 		read, err := p.store.Target(t.Context(), target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		if _, err := alone.Open(read.Secret, target[:]); err != nil {
 			t.Error(err)
 		}

@@ -70,9 +70,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 	var held []func()
 	for range 2 {
 		conn, err := db.pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		held = append(held, conn.Release)
 	}
 	becomes(t, db, operator.UnreadyPool)
@@ -84,9 +82,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 	execAll(t, db, `REVOKE TEMPORARY ON DATABASE `+ask[string](t, db, `SELECT quote_ident(current_database())`)+` FROM PUBLIC`,
 		`CREATE ROLE plain LOGIN`)
 	config, err := pgx.ParseConfig(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	config.User = "plain"
 	plain := open(t, Options{URL: server.URL(), MaxConns: 2})
 	plain.ready.config = config
@@ -95,9 +91,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 		t.Error("it makes temporary tables without the right")
 	}
 
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, server.Stop(t.Context()))
 	becomes(t, db, operator.UnreadyDatabase)
 }
 
@@ -115,13 +109,9 @@ func TestReadinessNoticesAFullDisk(t *testing.T) {
 	}
 	db := open(t, Options{URL: server.URL(), MaxConns: 2})
 	place := filepath.Join(disk, "tables")
-	if err := os.Mkdir(place, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Mkdir(place, 0o700))
 	if owner, ok := ownerOf(t, ask[string](t, db, `SELECT current_setting('data_directory')`)); ok {
-		if err := os.Chown(place, owner, owner); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, os.Chown(place, owner, owner))
 	}
 	execAll(t, db, `CREATE TABLESPACE small LOCATION '`+place+`'`, `ALTER ROLE CURRENT_USER SET temp_tablespaces = 'small'`)
 	becomes(t, db, "")
@@ -129,9 +119,7 @@ func TestReadinessNoticesAFullDisk(t *testing.T) {
 		t.Fatalf("the disk takes 2 MiB: %v", err)
 	}
 	becomes(t, db, operator.UnreadyDisk)
-	if err := os.Remove(filepath.Join(disk, "filling")); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, os.Remove(filepath.Join(disk, "filling")))
 	becomes(t, db, "")
 }
 
@@ -139,9 +127,7 @@ func TestReadinessNoticesAFullDisk(t *testing.T) {
 func ownerOf(t *testing.T, dir string) (uid int, ok bool) {
 	t.Helper()
 	info, err := os.Stat(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, false

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -19,18 +20,10 @@ func TestAReadThatIsGivenUpEnds(t *testing.T) {
 	db := open(t, Options{URL: url, MaxConns: 2, ReadConns: 1})
 	const backend = `SELECT pg_backend_pid()`
 	before, err := queryOne(t.Context(), db.reads, nil, pgx.RowTo[int], backend)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = other.Close(context.Background()) }()
+	testwait.Must(t, err)
+	other := pgtest.Connect(t, url)
 	tx, err := other.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE draws IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +44,7 @@ func TestAReadThatIsGivenUpEnds(t *testing.T) {
 		}
 		testwait.Eventually(t, patience, "PostgreSQL ends the read", func() bool { return !waits() })
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, tx.Rollback(t.Context()))
 	after, err := queryOne(t.Context(), db.reads, nil, pgx.RowTo[int], backend)
 	if err != nil || after != before {
 		t.Errorf("the read after them is served by session %d, %v; before it was %d", after, err, before)

@@ -56,9 +56,7 @@ func TestPostgresDies(t *testing.T) {
 	}
 	auditDatabase(t, server.URL())
 
-	if err := server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, server.Stop(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err = store.Commit(ctx, ledger.Want{Accounts: []string{"ann"}}, func(u *ledger.Unit) {
@@ -113,9 +111,7 @@ func expectFindings(t *testing.T, db *DB, want ...string) {
 func TestCheckRefusesWhatLosesData(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "fairlead-") //nolint:usetesting // Paths of t.TempDir are too long for a socket.
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
@@ -137,9 +133,7 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 func TestCheckOfReplication(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	conn, err := pgx.Connect(t.Context(), server.URL())
-	testwait.Must(t, err)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	conn := pgtest.Connect(t, server.URL())
 	check := func(synchronous, named string, says ...string) {
 		t.Helper()
 		for _, sql := range []string{
@@ -204,11 +198,7 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewDatabase(t, migrated)
 	db := open(t, Options{URL: url})
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := pgtest.Connect(t, url)
 	for _, sql := range []string{`SET application_name = 'somebody'`, `BEGIN`, `LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE`} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)
@@ -386,9 +376,7 @@ func checkManyUnreplicated(t *testing.T, url string, admin *DB) {
 func checkSettings(t *testing.T, db *DB) {
 	t.Helper()
 	settings, err := db.Settings(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	got := map[string]string{}
 	for _, s := range settings {
 		got[s.Name] = s.Value

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestSnapshotHolders finds a repeatable-read reader, a writer and a prepared transaction by what they hold, and not an idle session, nor
@@ -19,11 +20,7 @@ func TestSnapshotHolders(t *testing.T) {
 	db := open(t, Options{URL: url})
 	session := func(name string, steps ...string) *pgx.Conn {
 		t.Helper()
-		conn, err := pgx.Connect(t.Context(), url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		conn := pgtest.Connect(t, url)
 		for _, sql := range append([]string{`SET application_name = '` + name + `'`}, steps...) {
 			if _, err := conn.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
@@ -41,13 +38,9 @@ func TestSnapshotHolders(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := prepared.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, prepared.Close(t.Context()))
 	holders, err := db.SnapshotHolders(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for _, want := range []SnapshotHolder{
 		{Kind: "session", PID: int32(reader.PgConn().PID()), Name: "reader", State: "idle in transaction", Query: "SELECT count(*) FROM accounts"},
 		{Kind: "session", PID: int32(writer.PgConn().PID()), Name: "writer", State: "idle in transaction", Query: "SELECT pg_current_xact_id()"},

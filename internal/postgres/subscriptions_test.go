@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // subscribed makes auctions with events, a target and a subscription.
@@ -61,9 +62,7 @@ func places(t *testing.T, db *DB, s *publish.Subscription, topics []string) (out
 func behind(t *testing.T, store *Publications, s *publish.Subscription, most int) (topics map[string]time.Duration, survey *deliver.Survey) {
 	t.Helper()
 	survey, err := store.Survey(t.Context(), most)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	topics = map[string]time.Duration{}
 	for _, b := range survey.Behind {
 		if b.Subscription == s.ID {
@@ -115,9 +114,7 @@ func TestPlacesAreGuarded(t *testing.T) {
 		t.Helper()
 		step.Key = k
 		got, err := p.store.Record(t.Context(), []deliver.Step{step})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return got[0]
 	}
 	do := func(op publish.Op) {

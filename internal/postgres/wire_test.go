@@ -82,9 +82,7 @@ func TestTheOutcomeOfALostCommitIsFound(t *testing.T) {
 			proxy.Arm(true)
 			c := keyed[ledger.Op](ledger.MakeTransfer{From: "ann", To: "ben", Amount: 30}, "once", "")
 			answer, err := s.Execute(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if answer.Replayed {
 				t.Error("the executing request was told that it is a repeat")
 			}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestOrder puts bids in and takes them out at random, beside a list that is sorted anew each time.
@@ -78,9 +80,7 @@ func BenchmarkStream(b *testing.B) {
 			e := Event{Topic: "auction:1", Seq: int64(i) + 1, Type: BidPlaced, At: at, Bid: &Bid{
 				Account: names[who], Amount: amount, PreviousAmount: last[who], Round: 1, Rank: rank,
 			}}
-			if err := s.Apply(e); err != nil {
-				b.Fatal(err)
-			}
+			testwait.Must(b, s.Apply(e))
 			last[who] = amount
 		}
 	}

@@ -69,7 +69,7 @@ func (s *Server) adminRoutes() []route {
 			filter{name: "account", doc: "only those of this account, which are looked for among all of the auction"}),
 		readRoute("/v1/admin/auctions/{id}/chart", accessAdmin, "Read bids and rounds for a chart: every bid, or an even sample of many", with(s.auctionOf, s.bidChart), same[bidChartView]),
 		listRoute("/v1/admin/accounts", accessAdmin, "List accounts by id", byName(), rowsWith(asked[string]("prefix"), s.Operator.Accounts),
-			as[accountView], func(a ledger.Account) string { return a.ID }, filter{name: "prefix", doc: "only those whose id begins so"}),
+			as[accountView], func(a ledger.Account) string { return a.ID }, filter{name: "prefix", doc: "only those whose id begins with this"}),
 		listRoute("/v1/admin/accounts/{id}/holds", accessAdmin, "List an account's open holds, newest first", newestIDs(),
 			rowsWith(systemAccount, s.Ledger.OpenHolds), as[openHoldView], idOfHold),
 		listRoute("/v1/admin/transfers", accessAdmin, "List transfers, newest first", newestIDs(), rowsWith(asked[ledger.TransferStatus]("status"), s.Operator.Transfers),
@@ -201,7 +201,7 @@ type backlogView struct {
 	LocksWaited         int        `json:"locks_waited" doc:"requests that wait"`
 	TransfersPending    int        `json:"transfers_pending"`
 	SagasPending        int        `json:"sagas_pending"`
-	SagasStuck          int        `json:"sagas_stuck" doc:"of them, those that fail to get on"`
+	SagasStuck          int        `json:"sagas_stuck" doc:"of them, the stuck ones"`
 	MultidrawsRunning   int        `json:"multidraws_running"`
 	MultidrawsStopped   int        `json:"multidraws_interrupted"`
 }

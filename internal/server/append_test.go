@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAppendersSpellAsTheEncoderDoes matters beyond looks: a request's spelling is its fingerprint, which records of
@@ -38,9 +39,7 @@ func TestAppendersSpellAsTheEncoderDoes(t *testing.T) {
 			},
 		} {
 			want, err := json.Marshal(v, json.Deterministic(true))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, err)
 			if got := v.appendJSON(nil); !bytes.Equal(got, want) {
 				t.Errorf("%s\nwant %s", got, want)
 			}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
@@ -262,11 +260,9 @@ func TestStuckCrossTransfer(t *testing.T) {
 	e, other := twoLedgers(t)
 	e.account("alice", "EUR", 100)
 	other.account("bob", "EUR", 0)
-	conn, err := pgx.Connect(t.Context(), other.dbURL)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, other.dbURL)
 	// Renamed, the table is a database that refuses each leg with an error that is no decision.
-	_, err = conn.Exec(t.Context(), `ALTER TABLE saga_legs RENAME TO gone`)
+	_, err := conn.Exec(t.Context(), `ALTER TABLE saga_legs RENAME TO gone`)
 	must(t, err)
 	done := make(chan *reply, 1)
 	go func() {

@@ -63,7 +63,7 @@ type env struct {
 	adminID    string
 	admin      string // credential of the first admin key
 	service    string // credential of a service key
-	logs       *logBuffer
+	logs       *testwait.Buffer
 	as         string                              // who sends: admin unless changed
 	observe    func(method, path string, r *reply) // sees every answer; nil: nobody does
 	proxy      *wire.Proxy                         // between the server and its database; nil unless asked for
@@ -93,7 +93,7 @@ func newEnv(tb testing.TB) *env { tb.Helper(); return newEnvWith(tb, setup{}) }
 
 func newEnvWith(tb testing.TB, o setup) *env {
 	tb.Helper()
-	e := &env{t: tb, dbURL: pgtest.NewDatabase(tb, migrate), logs: &logBuffer{}}
+	e := &env{t: tb, dbURL: pgtest.NewDatabase(tb, migrate), logs: &testwait.Buffer{}}
 	logger := slog.New(slog.NewTextHandler(e.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	registry := prometheus.NewRegistry()
 	url := e.dbURL
@@ -308,24 +308,6 @@ func (e *env) raw(method, target string, headers ...string) *reply {
 	must(e.t, err)
 	defer func() { _ = response.Body.Close() }()
 	return e.received(method, target, "", response)
-}
-
-// logBuffer keeps what the server logs, for tests that look at it.
-type logBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func newUUID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -472,7 +472,7 @@ type beaconView struct {
 	Attempts    int        `json:"attempts" doc:"to get the round in vain since it was due"`
 	Failure     *string    `json:"failure" doc:"what the last attempt came to, in one word, such as not_published, timeout or bad_signature"`
 	Seen        int        `json:"seen_by" from:"Seen" doc:"how many witnesses of the public log have cosigned the seal before the round was due"`
-	Early       bool       `json:"early" doc:"the round was public before it was due by the database's clock: do not rely on nobody's having known it"`
+	Early       bool       `json:"early" doc:"the round was public before it was due by the database's clock: somebody may have known it in advance"`
 }
 
 func viewBeacon(c *lottery.Campaign) *beaconView {

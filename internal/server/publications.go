@@ -154,7 +154,7 @@ type publicationView struct {
 	ExecutionVersion  int64          `json:"execution_version" from:"Version" doc:"grows with each claim"`
 	Attempts          int            `json:"attempts"`
 	LastError         *string        `json:"last_error"`
-	ExternalID        *string        `json:"external_id" doc:"what the target calls it"`
+	ExternalID        *string        `json:"external_id" doc:"its id at the target"`
 	PublishedAt       *timestamp     `json:"published_at"`
 	CreatedAt         timestamp      `json:"created_at"`
 	// A payload may be large; lists and answers to commands are without.

@@ -44,7 +44,7 @@ type sagaView struct {
 	Transfer   *sagaTransferView `json:"transfer,omitzero" from:"-" doc:"the money that it moves; absent for an operation of another kind"`
 	InDoubt    bool              `json:"in_doubt" from:"-" doc:"whether it is decided to commit, and not yet known to be committed everywhere"`
 	Cancelled  bool              `json:"cancelled" doc:"whether an operator has given it up"`
-	Stuck      bool              `json:"stuck" from:"-" doc:"whether it fails to get on; it is tried further"`
+	Stuck      bool              `json:"stuck" from:"-" doc:"whether it has failed ten times in a row; the server goes on trying it"`
 	Attempts   int               `json:"attempts" doc:"how many in a row failed to get on"`
 	LastError  string            `json:"last_error" doc:"of the last of them; one that has failed, or was compensated, always has one; else empty"`
 	Term       int64             `json:"term" doc:"grows with each process that takes it over"`
@@ -117,9 +117,9 @@ func sagaList(r route) route {
 		"name", "only those of this definition, such as cross-transfer", "status", "only those of this status: pending, completed, failed or compensated"))
 }
 
-// stuckToo documents a list that can be narrowed to what fails to get on.
+// stuckToo documents a list that can be narrowed to what is stuck.
 func stuckToo(r route) route {
-	r.doc.query = append(r.doc.query, parameter{name: "stuck", doc: "true: only those that fail to get on", schema: reflect.TypeFor[bool]()})
+	r.doc.query = append(r.doc.query, parameter{name: "stuck", doc: "true: only stuck ones, which have failed ten times in a row", schema: reflect.TypeFor[bool]()})
 	return r
 }
 
@@ -176,7 +176,7 @@ func (s *Server) newestSagas(r *http.Request, before int64, limit int) ([]*saga.
 	})
 }
 
-// stuck reads whether a list is narrowed to what fails to get on.
+// stuck reads whether a list is narrowed to what is stuck.
 func (c *checks) stuck(query url.Values) bool {
 	stuck := query.Get("stuck")
 	if stuck != "" && stuck != "true" && stuck != "false" {
@@ -264,7 +264,7 @@ type crossTransferView struct {
 	Reason    string          `json:"reason" doc:"of a failure or compensation, else empty" example:"insufficient_funds"`
 	Steps     []crossStepView `json:"steps"`
 	InDoubt   bool            `json:"in_doubt" doc:"a two-phase transfer that is decided to commit, and not yet committed everywhere"`
-	Stuck     bool            `json:"stuck" doc:"whether it fails to get on; it is tried further"`
+	Stuck     bool            `json:"stuck" doc:"whether it has failed ten times in a row; the server goes on trying it"`
 	Attempts  int             `json:"attempts" doc:"how many in a row failed to get on"`
 	CreatedAt timestamp       `json:"created_at"`
 	EndedAt   *timestamp      `json:"ended_at"`

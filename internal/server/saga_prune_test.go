@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 )
@@ -111,15 +112,11 @@ func TestInDoubtMetrics(t *testing.T) {
 	}
 	path := e.waitingCross("alice", "alice")
 	id := strings.TrimPrefix(path, "/v1/cross-transfers/")
-	own, err := pgx.Connect(t.Context(), e.dbURL)
-	must(t, err)
-	defer func() { _ = own.Close(context.Background()) }()
+	own := pgtest.Connect(t, e.dbURL)
 	// Its saga is at work on it, says the log: it is left alone.
-	_, err = own.Exec(t.Context(), `UPDATE sagas SET protocol = 'twophase', lease_expires_at = now() + interval '1 hour' WHERE id = $1`, id)
+	_, err := own.Exec(t.Context(), `UPDATE sagas SET protocol = 'twophase', lease_expires_at = now() + interval '1 hour' WHERE id = $1`, id)
 	must(t, err)
-	conn, err := pgx.Connect(t.Context(), other.dbURL)
-	must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, other.dbURL)
 	for _, sql := range []string{"BEGIN", "SELECT pg_advisory_xact_lock(1)", "PREPARE TRANSACTION '" + coordinatorOf(t, e) + ":" + id + ":1:0'"} {
 		_, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 		must(t, err)

@@ -134,11 +134,9 @@ func TestStuckSaga(t *testing.T) {
 	e, other := twoLedgers(t)
 	e.account("alice", "EUR", 100)
 	other.fill("brim")
-	conn, err := pgx.Connect(t.Context(), e.dbURL)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, e.dbURL)
 	// The money can't come back to where it went from.
-	_, err = conn.Exec(t.Context(), `ALTER TABLE transfers ADD CONSTRAINT broken CHECK (destination <> 'alice') NOT VALID`)
+	_, err := conn.Exec(t.Context(), `ALTER TABLE transfers ADD CONSTRAINT broken CHECK (destination <> 'alice') NOT VALID`)
 	must(t, err)
 	done := make(chan *reply, 1)
 	go func() {
@@ -190,16 +188,12 @@ func TestInDoubtRoute(t *testing.T) {
 	e.post("/v1/cross-transfers", crossBody("local", "alice", "eu", "bob", 1, "twophase")).want(201)
 	var coordinator string
 	e.sql(&coordinator, `SELECT coordinator FROM sagas LIMIT 1`)
-	conn, err := pgx.Connect(t.Context(), other.dbURL)
-	must(t, err)
-	defer func() { _ = conn.Close(t.Context()) }()
+	conn := pgtest.Connect(t, other.dbURL)
 	// Its saga is at work on it, says the log: it is shown, and left alone.
 	path := e.waitingCross("alice", "alice")
 	id := strings.TrimPrefix(path, "/v1/cross-transfers/")
-	own, err := pgx.Connect(t.Context(), e.dbURL)
-	must(t, err)
-	defer func() { _ = own.Close(t.Context()) }()
-	_, err = own.Exec(t.Context(), `UPDATE sagas SET protocol = 'twophase', lease_expires_at = now() + interval '1 hour' WHERE id = $1`, id)
+	own := pgtest.Connect(t, e.dbURL)
+	_, err := own.Exec(t.Context(), `UPDATE sagas SET protocol = 'twophase', lease_expires_at = now() + interval '1 hour' WHERE id = $1`, id)
 	must(t, err)
 	gid := coordinator + ":" + id + ":1:0"
 	for _, sql := range []string{

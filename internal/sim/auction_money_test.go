@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/audit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -68,7 +69,7 @@ func TestAuctionMoneyUnderLoad(t *testing.T) {
 // transfers of the round's winners, and nobody else's.
 func (h *auctionHouse) settledByRound(t *testing.T, b *bidding, out *replay.Outcome) {
 	t.Helper()
-	conn := connect(t, h.database)
+	conn := pgtest.Connect(t, h.database)
 	for _, r := range out.Rounds {
 		var paid int64
 		for _, w := range r.Winners {
@@ -91,7 +92,7 @@ func (h *auctionHouse) settledByRound(t *testing.T, b *bidding, out *replay.Outc
 // It asks the servers for the same now and then.
 func (h *auctionHouse) watchHeld(t *testing.T, stop <-chan struct{}) (snapshots, integrities int) {
 	t.Helper()
-	conn := connect(t, h.database)
+	conn := pgtest.Connect(t, h.database)
 	const question = `SELECT (SELECT coalesce(sum(held), 0)::bigint FROM accounts),
 		(SELECT coalesce(sum(amount), 0)::bigint FROM auction_standing WHERE active),
 		(SELECT coalesce(sum(available + held), 0)::bigint FROM accounts),

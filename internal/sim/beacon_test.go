@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -170,7 +171,7 @@ func TestABeaconsDrawSurvivesEveryCrash(t *testing.T) {
 // sealOf reads a campaign's seal from the database, empty where there is none.
 func sealOf(t *testing.T, database, id string) (seal string) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	if err := conn.QueryRow(t.Context(), `SELECT coalesce(format('%s/%s/%s', encode(root, 'hex'), round, sealed_at), '')
 		FROM campaign_beacons WHERE campaign = $1 AND round IS NOT NULL UNION ALL SELECT '' LIMIT 1`, id).Scan(&seal); err != nil {
 		t.Fatal(err)

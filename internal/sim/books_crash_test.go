@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -80,7 +81,7 @@ func TestBooksAreKeptThroughEveryCrash(t *testing.T) {
 	beside(t)
 	rng, seed := testwait.Rand(t)
 	database := newDatabase(t)
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	server := newServer(t, database, "--leader-ttl", "1s", "--close-books-every", "1s", "--recount-every", "1h")
 	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sim.OldDeposits)))
 	asks, history := newClient(t, server)

@@ -81,7 +81,7 @@ func (h *twoLedgers) fund(t *testing.T, second *sim.Server, accounts int) {
 // fill opens an account with the largest balance there is, as deposits would make it.
 func fill(t *testing.T, database, account string) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	for _, sql := range []string{
 		`INSERT INTO accounts (id, currency, available, held, version, created_at) VALUES ($1, 'SIM', 9223372036854775807, 0, 2, now())`,
 		`INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
@@ -173,7 +173,7 @@ func (h *twoLedgers) draw(key string, rng *rand.Rand) *sim.Op {
 // close waits until every transfer has ended, which has a limit, and audits both ledgers.
 func (h *twoLedgers) close(t *testing.T) {
 	t.Helper()
-	own, other := connect(t, h.own), connect(t, h.other)
+	own, other := pgtest.Connect(t, h.own), pgtest.Connect(t, h.other)
 	h.settled(t, own, other)
 	auditCross(t, map[string]*pgx.Conn{"local": own, "eu": other}, h.total)
 	replayed, err := h.history.Replay(testwait.Context(t, 5*time.Minute), h.client, 8, func(i int) bool { return i%5 == 0 })

@@ -195,16 +195,6 @@ func emptyDatabase(t *testing.T) string {
 	return pgtest.NewDatabase(t, nil)
 }
 
-func connect(t *testing.T, database string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(testwait.Context(t, patience), database)
-	testwait.Must(t, err)
-	t.Cleanup(func() {
-		_ = conn.Close(context.Background())
-	})
-	return conn
-}
-
 // newClient gives a client of the servers with a history of its own.
 func newClient(t *testing.T, servers ...*sim.Server) (*sim.Client, *sim.History) {
 	t.Helper()
@@ -246,7 +236,7 @@ func metricsOf(t *testing.T, server *sim.Server) []byte {
 // auditNow runs the auditor on a snapshot of a database that may be under load.
 func auditNow(t *testing.T, database string) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	complain(t, audit.Audit(testwait.Context(t, 5*time.Minute), conn))
 	testwait.Check(t, conn.Close(t.Context()))
 }
@@ -258,7 +248,7 @@ func closeBooks(t *testing.T, database string, client *sim.Client, history *sim.
 	replayed, err := history.Replay(testwait.Context(t, 5*time.Minute), client, 16, func(i int) bool { return i%every == 0 })
 	complain(t, err)
 	auditNow(t, database)
-	complain(t, history.Check(testwait.Context(t, 5*time.Minute), connect(t, database)))
+	complain(t, history.Check(testwait.Context(t, 5*time.Minute), pgtest.Connect(t, database)))
 	auditLog(t, database, client)
 	t.Logf("books closed: %d commands, %d replayed, %v", len(history.Ops()), replayed, history.Count())
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -166,7 +167,7 @@ func TestModelNoticesEveryDifference(t *testing.T) { //nolint:tparallel // Its p
 	if t.Failed() {
 		t.FailNow()
 	}
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	history.Recorder = new(tally.Recorder) // What is found here is none of the program's.
 	history.Recorder.Fault("damage", time.Now())
 	counted := history.Recorder.Counts()[0]

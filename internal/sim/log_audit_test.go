@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -26,7 +27,7 @@ const notLogged = `SELECT (SELECT count(*) FROM auctions AS a LEFT JOIN log_topi
 func auditLog(t *testing.T, database string, client *sim.Client) {
 	t.Helper()
 	ctx := testwait.Context(t, patience)
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	testwait.Eventually(t, patience, "a log of all facts", func() bool {
 		var missing int
 		testwait.Check(t, conn.QueryRow(ctx, notLogged).Scan(&missing))

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -83,7 +84,7 @@ func TestWitnessesGateDraws(t *testing.T) {
 	if g := read(unseen); g.Status != "drawing" || g.Beacon.Seen != 1 {
 		t.Errorf("unseen: %+v", g)
 	}
-	conn := connect(t, s.database)
+	conn := pgtest.Connect(t, s.database)
 	_, err := conn.Exec(t.Context(), `UPDATE campaign_beacons SET sealed_at = sealed_at - interval '2 minutes', due_at = due_at - interval '2 minutes' WHERE campaign = $1`, unseen)
 	testwait.Must(t, err)
 	testwait.Check(t, conn.Close(t.Context()))

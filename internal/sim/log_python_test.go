@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/fairdraw/beacon/beacontest"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -141,7 +142,7 @@ func TestLogInPython(t *testing.T) {
 // changeLeaf changes one bit of a leaf in the first bundle.
 func changeLeaf(t *testing.T, database string, index int) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	var entries []byte
 	testwait.Must(t, conn.QueryRow(t.Context(), `SELECT entries FROM log_bundles WHERE number = 0`).Scan(&entries))
 	at := 0

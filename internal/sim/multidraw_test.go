@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -75,7 +76,7 @@ func TestMultidrawSurvivesKills(t *testing.T) {
 	if err := answer.JSON(&o); err != nil || answer.Status != http.StatusAccepted {
 		// It may die before it has answered; then the operation is found by its lock key.
 		var found string
-		if err := connect(t, database).QueryRow(t.Context(), `SELECT id::text FROM multidraws`).Scan(&found); err != nil {
+		if err := pgtest.Connect(t, database).QueryRow(t.Context(), `SELECT id::text FROM multidraws`).Scan(&found); err != nil {
 			t.Fatal(answer, err)
 		}
 		o.ID = found

@@ -22,6 +22,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -156,7 +157,7 @@ func newOutageStage(t *testing.T, dir string) *outageStage {
 // execute runs statements by somebody who is not Fairlead.
 func (s *outageStage) execute(t *testing.T, statements ...string) {
 	t.Helper()
-	conn := connect(t, s.url)
+	conn := pgtest.Connect(t, s.url)
 	for _, sql := range statements {
 		_, err := conn.Exec(testwait.Context(t, patience), sql)
 		testwait.Must(t, err)

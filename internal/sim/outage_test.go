@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -185,7 +186,7 @@ func fillLog(t *testing.T, s *outageStage) func() {
 	t.Helper()
 	back := s.comesBack(t)
 	makeRoom := fillDisk(t, s)
-	conn := connect(t, s.url)
+	conn := pgtest.Connect(t, s.url)
 	testwait.Eventually(t, patience, "PostgreSQL ends itself", func() bool {
 		_, err := conn.Exec(t.Context(), `SELECT pg_logical_emit_message(false, 'fairlead', repeat('x', 4000000))`)
 		return err != nil
@@ -290,7 +291,7 @@ func (s *outageStage) checkClock(t *testing.T, offset string) {
 	seconds, err := strconv.Atoi(offset)
 	testwait.Must(t, err)
 	off := time.Duration(seconds) * time.Second
-	conn := connect(t, s.url)
+	conn := pgtest.Connect(t, s.url)
 	var there time.Time
 	earliest := time.Now().Add(off - time.Second)
 	testwait.Must(t, conn.QueryRow(t.Context(), `SELECT clock_timestamp()`).Scan(&there))

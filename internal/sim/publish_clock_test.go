@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -22,7 +23,7 @@ func clockOf(t *testing.T, database string) (step func(by time.Duration)) {
 	t.Helper()
 	exec := func(sql string) {
 		t.Helper()
-		conn := connect(t, database)
+		conn := pgtest.Connect(t, database)
 		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)))
 		testwait.Check(t, conn.Close(t.Context()))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -322,7 +323,7 @@ func TestAllDueAtOnce(t *testing.T) {
 	in.check(t)
 	auditNow(t, database)
 	var late time.Duration
-	testwait.Must(t, connect(t, database).QueryRow(t.Context(), `SELECT max(published_at - publish_at) FROM publications`).Scan(&late))
+	testwait.Must(t, pgtest.Connect(t, database).QueryRow(t.Context(), `SELECT max(published_at - publish_at) FROM publications`).Scan(&late))
 	if testwait.Torture() && late > 2*time.Second {
 		t.Errorf("the last one was published %v late", late)
 	}

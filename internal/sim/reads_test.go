@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -194,7 +195,7 @@ func TestReadsLeaveCommandsAlone(t *testing.T) {
 	for _, name := range []string{"house", "depositor-0", "depositor-1", "depositor-2", "depositor-3"} {
 		r.post("/v1/accounts", fmt.Sprintf(`{"id":%q,"currency":"EUR"}`, name))
 	}
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	great, open := r.drawn(conn, positions, positions/100), r.drawn(conn, public, 10)
 	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `VACUUM ANALYZE`)))
 

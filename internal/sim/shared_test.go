@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/tally"
@@ -203,7 +204,7 @@ func TestOpposedTransfers(t *testing.T) {
 	complain(t, errors.Join(failed...))
 	var deadlocks int
 	const question = `SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()`
-	if err := connect(t, database).QueryRow(t.Context(), question).Scan(&deadlocks); err != nil || deadlocks != 0 {
+	if err := pgtest.Connect(t, database).QueryRow(t.Context(), question).Scan(&deadlocks); err != nil || deadlocks != 0 {
 		t.Errorf("%d deadlocks: %v", deadlocks, err)
 	}
 	t.Logf("%d snapshots, %d integrity checks", snapshots.Load(), integrities.Load())
@@ -213,7 +214,7 @@ func TestOpposedTransfers(t *testing.T) {
 // watchTotal compares the sum of all balances with what it must be, in one snapshot after another.
 func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64, snapshots *atomic.Int64) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	for sim.GoesOn(t.Context(), stop) {
 		var total int64
 		var entries int64

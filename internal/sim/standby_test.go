@@ -27,7 +27,7 @@ func TestStandbyFreezes(t *testing.T) {
 	const name = "follower"
 	primary := pgtest.Server(t)
 	standby := pgtest.StandbyOf(t, primary, name)
-	admin := connect(t, primary.URL())
+	admin := pgtest.Connect(t, primary.URL())
 	for _, sql := range []string{
 		`ALTER SYSTEM SET synchronous_standby_names = '` + name + `'`,
 		`ALTER SYSTEM SET wal_sender_timeout = 0`, // The primary would end the connection after a minute.
@@ -45,7 +45,7 @@ func TestStandbyFreezes(t *testing.T) {
 	await(t, "answers", c.history.After(50))
 
 	var data string
-	testwait.Must(t, connect(t, standby.URL()).QueryRow(t.Context(), `SELECT current_setting('data_directory')`).Scan(&data))
+	testwait.Must(t, pgtest.Connect(t, standby.URL()).QueryRow(t.Context(), `SELECT current_setting('data_directory')`).Scan(&data))
 	frozen, err := sim.FreezePostgres(testwait.Context(t, patience), filepath.Dir(data))
 	t.Cleanup(func() { testwait.Check(t, testwait.Err(frozen.Thaw())) })
 	testwait.Must(t, err)

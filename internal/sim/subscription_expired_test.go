@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -33,7 +34,7 @@ func TestExpiredTopicIsStopped(t *testing.T) {
 	do("replay", fmt.Sprintf(`{"topic":%q,"after":1}`, old.topic))
 	testwait.Eventually(t, patience, "all of it is in the public log, without which it is kept", func() bool {
 		var logged bool
-		conn := connect(t, database)
+		conn := pgtest.Connect(t, database)
 		testwait.Must(t, conn.QueryRow(t.Context(), `SELECT coalesce((SELECT next FROM log_topics WHERE kind = 2 AND id = $1), 0) >= $2`, old.id, first).Scan(&logged))
 		testwait.Check(t, conn.Close(t.Context()))
 		return logged
@@ -47,7 +48,7 @@ func TestExpiredTopicIsStopped(t *testing.T) {
 	start(t, server)
 	testwait.Eventually(t, patience, "the oldest event that is kept", func() bool {
 		var kept int64
-		conn := connect(t, database)
+		conn := pgtest.Connect(t, database)
 		testwait.Must(t, conn.QueryRow(t.Context(), `SELECT first_seq FROM auctions WHERE id = $1`, old.id).Scan(&kept))
 		testwait.Check(t, conn.Close(t.Context()))
 		return kept == first

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -145,7 +146,7 @@ func progress(t *testing.T, server *sim.Server, subscription, topic string) (sta
 // placeOf is a subscription's place in a topic, and the term of the leader that has moved it.
 func placeOf(t *testing.T, database, subscription, topic string) (seq, term int64) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	row := conn.QueryRow(t.Context(), `SELECT seq, term FROM subscription_topics WHERE subscription = $1 AND topic = $2`, subscription, topic)
 	testwait.Must(t, row.Scan(&seq, &term))
 	testwait.Check(t, conn.Close(t.Context()))

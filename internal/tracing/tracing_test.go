@@ -190,7 +190,7 @@ func TestCollectorAway(t *testing.T) {
 	for name, endpoint := range map[string]string{"hanging": hanging.URL, "refusing": refusing.URL, "gone": gone.URL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var logs syncBuffer
+			var logs testwait.Buffer
 			tr := start(t, endpoint, &logs)
 			lanes := tr.Lanes("ledger", &heard{})
 			for range 20_000 {
@@ -213,7 +213,7 @@ func TestReports(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1") // milliseconds
 	c := newCollector(t)
 	c.status.Store(http.StatusForbidden)
-	var logs syncBuffer
+	var logs testwait.Buffer
 	tr := start(t, c.URL, &logs)
 	lanes := tr.Lanes("ledger", &heard{})
 	for _, step := range []struct {
@@ -234,22 +234,4 @@ func TestReports(t *testing.T) {
 	if lines := strings.Count(logs.String(), "\n"); lines != 3 {
 		t.Errorf("%d lines: %s", lines, logs.String())
 	}
-}
-
-// syncBuffer is a buffer that is written and read at once.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -25,9 +25,7 @@ func (h *twoDatabases) idle(t *testing.T, log *pgxpool.Pool, change func(*saga.O
 	t.Helper()
 	l := pgsaga.NewLog(log, pgsaga.LogOptions{Schema: testSchema})
 	coordinator, err := l.Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	o := h.options(nil)
 	o.Coordinator, o.DoubtAge, o.FenceEvery = coordinator, time.Microsecond, 20*time.Millisecond
 	if change != nil {
@@ -52,23 +50,17 @@ func (h *twoDatabases) restored(t *testing.T) (production, restored *pgxpool.Poo
 	t.Helper()
 	pg, production := logServer(t)
 	first := h.idle(t, production, nil)
-	if err := first.Resolve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, first.Resolve(t.Context()))
 	restored = poolOf(t, pgtest.CopyOf(t, pg).URL())
 	coordinator, err := pgsaga.NewLog(production, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	id = h.halfCommitted(t, production, coordinator)
 	tokens := [2]uuid.UUID{h.fence(t, 0, coordinator).Token, h.fence(t, 1, coordinator).Token}
 	s := h.idle(t, production, func(o *saga.Options) {
 		o.Participants = map[string]saga.Participant{"here": fenceOnly{h.parts[0]}, "there": fenceOnly{h.parts[1]}}
 	})
 	testwait.Eventually(t, patience, "production goes on", func() bool {
-		if err := s.Resolve(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, s.Resolve(t.Context()))
 		return h.fence(t, 0, coordinator).Token != tokens[0] && h.fence(t, 1, coordinator).Token != tokens[1]
 	})
 	return production, restored, coordinator, id
@@ -152,9 +144,7 @@ func TestAdopt(t *testing.T) {
 				})
 			}
 			testwait.Eventually(t, patience, "nothing in doubt", func() bool {
-				if err := next.Resolve(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, next.Resolve(t.Context()))
 				return len(h.inDoubt(t)) == 0
 			})
 			if here, there := effects(t, h.pools[0], "saga = $1", id), effects(t, h.pools[1], "saga = $1", id); len(here) != 1 || len(there) != 1 {
@@ -164,13 +154,9 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("nothing is left to adopt: %v, %v", names, err)
 			}
 			testwait.Eventually(t, patience, "production is disowned", func() bool {
-				if err := h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing))
 				doubts, _ := h.idle(t, production, nil).InDoubt(t.Context())
-				if err := next.Resolve(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, next.Resolve(t.Context()))
 				return len(doubts) == 1 && doubts[0].Reason == saga.ReasonDisowned
 			})
 			testwait.Eventually(t, patience, "nothing in doubt", func() bool { return next.Resolve(t.Context()) == nil && len(h.inDoubt(t)) == 0 })
@@ -201,18 +187,12 @@ func TestLateResolver(t *testing.T) {
 	pg, production := logServer(t)
 	slow := late{h.parts[1], make(chan struct{}, 1), make(chan struct{})}
 	old := h.idle(t, production, func(o *saga.Options) { o.Participants["there"] = slow })
-	if err := old.Resolve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, old.Resolve(t.Context()))
 	copied := h.idle(t, poolOf(t, pgtest.CopyOf(t, pg).URL()), nil)
 	coordinator, err := pgsaga.NewLog(production, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	gid := saga.GID(coordinator, uuid.New(), 1, 1)
-	if err := h.parts[1].Prepare(t.Context(), gid, nothing); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.parts[1].Prepare(t.Context(), gid, nothing))
 	ended := make(chan error, 1)
 	go func() { ended <- old.Resolve(context.Background()) }()
 	<-slow.about
@@ -250,9 +230,7 @@ func TestFenceIsTakenBetween(t *testing.T) {
 		t.Fatal(f, err)
 	}
 	conn, err := h.pools[0].Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	defer conn.Release()
 	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock_shared(hashtextextended('saga fence saga:test', 0))`); err != nil {
 		t.Fatal(err)
@@ -273,9 +251,7 @@ func TestFenceIsTakenBetween(t *testing.T) {
 		t.Errorf("after it: %+v, %v", f, err)
 	}
 	gid := saga.GID("saga:test", uuid.New(), 1, 0)
-	if err := d.Prepare(t.Context(), gid, nothing); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, d.Prepare(t.Context(), gid, nothing))
 	for _, commit := range []bool{true, false} {
 		if err := d.EndPrepared(t.Context(), gid, commit, "saga:test", first); !errors.Is(err, saga.ErrFenced) {
 			t.Errorf("ended by the first: %v", err)
@@ -295,20 +271,14 @@ func TestStoppedCopy(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)
 	pg, production := logServer(t)
-	if err := h.idle(t, production, nil).Resolve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.idle(t, production, nil).Resolve(t.Context()))
 	copied := poolOf(t, pgtest.CopyOf(t, pg).URL())
 	pgtest.Restart(t, pg)
 	twins := []*saga.Service{h.idle(t, production, nil), h.idle(t, copied, nil)}
 	coordinator, err := pgsaga.NewLog(copied, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// Nothing but the age of what they know nothing of lets them roll this back; they are not so old.
-	if err := h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing))
 	defer func() {
 		for _, gid := range h.inDoubt(t) {
 			if err := end(t, h.parts[0], gid, false); err != nil {
@@ -340,19 +310,11 @@ func TestCopyByContents(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)
 	pg, production := logServer(t)
-	if err := h.idle(t, production, nil).Resolve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, h.idle(t, production, nil).Resolve(t.Context()))
 	production.Close()
-	conn, err := pgx.Connect(t.Context(), pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.Background()) }()
+	conn := pgtest.Connect(t, pg.URL())
 	var own string
-	if err := conn.QueryRow(t.Context(), `SELECT current_database()`).Scan(&own); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, conn.QueryRow(t.Context(), `SELECT current_database()`).Scan(&own))
 	if _, err := conn.Exec(t.Context(), `CREATE DATABASE twin TEMPLATE `+pgx.Identifier{own}.Sanitize()); err != nil {
 		t.Fatal(err)
 	}
@@ -362,12 +324,8 @@ func TestCopyByContents(t *testing.T) {
 		t.Errorf("pruned production's marks: %v", err)
 	}
 	coordinator, err := pgsaga.NewLog(twin, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
+	testwait.Must(t, h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing))
 	if doubts, _ := s.InDoubt(t.Context()); len(doubts) != 1 || doubts[0].Reason != saga.ReasonDisowned {
 		t.Errorf("%+v", doubts)
 	}
@@ -396,9 +354,7 @@ func TestUnknownCluster(t *testing.T) {
 	c := pool.Config()
 	c.ConnConfig.RuntimeParams["role"] = role
 	plain, err := pgxpool.NewWithConfig(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	log := pgsaga.NewLog(plain, pgsaga.LogOptions{Schema: testSchema})
 	id, err := log.Coordinator(t.Context())
 	if err != nil || !strings.HasPrefix(id, "saga:") {
@@ -432,13 +388,9 @@ func TestMovedAlone(t *testing.T) {
 		o.Home, o.Participants = "here", map[string]saga.Participant{"here": h.parts[0]}
 	}
 	first := h.idle(t, pool, alone)
-	if err := first.Resolve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, first.Resolve(t.Context()))
 	coordinator, err := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	before := h.fence(t, 0, coordinator).Incarnation
 	if _, err := pool.Exec(t.Context(), `UPDATE "some sagas".saga_coordinator SET instance = '1/2/00000001/3'`); err != nil {
 		t.Fatal(err)

@@ -27,9 +27,7 @@ func logServer(t *testing.T) (*localpg.Instance, *pgxpool.Pool) {
 	t.Helper()
 	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	pg := pgtest.Server(t)
-	if err := install(t.Context(), pg.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, install(t.Context(), pg.URL()))
 	return pg, poolOf(t, pg.URL())
 }
 
@@ -61,9 +59,7 @@ func TestCopyBesideProduction(t *testing.T) {
 		return effect(ctx, tx, c)
 	}))
 	s, err := production.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	<-entered
 	copied := poolOf(t, pgtest.CopyOf(t, pg).URL())
 	impostor := newProcess(t, copied, options(copied, effect))
@@ -130,9 +126,7 @@ func TestRunFromBeforeARestart(t *testing.T) {
 	p := newProcess(t, log, o)
 	newProcess(t, log, second)
 	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	<-decided
 	before := [2]uuid.UUID{h.fence(t, 0, s.Coordinator).Incarnation, h.fence(t, 1, s.Coordinator).Incarnation}
 	pgtest.Restart(t, pg)
@@ -154,9 +148,7 @@ func TestRunFromBeforeARestart(t *testing.T) {
 func restartWithoutTwoPhase(t *testing.T, pg *localpg.Instance) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if _, err := conn.Exec(t.Context(), `ALTER SYSTEM SET max_prepared_transactions = 0`); err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +182,7 @@ func TestDecisionAfterARestart(t *testing.T) {
 	}
 	p := newProcess(t, log, o)
 	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	<-prepared
 	pgtest.Restart(t, pg)
 	close(goOn)

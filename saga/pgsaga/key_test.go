@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/saga"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
 )
@@ -26,9 +27,7 @@ func TestOneKeyAtATime(t *testing.T) {
 	t.Run("by rows", func(t *testing.T) {
 		t.Parallel()
 		url := pgtest.Without(t, pgtest.NewDatabase(t, nil), pgkit.AdvisoryLocks)
-		if err := install(t.Context(), url); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, install(t.Context(), url))
 		pool := poolOf(t, url)
 		oneKeyAtATime(t, pool)
 		// Whoever ends a prepared transaction would need an advisory lock.

@@ -30,18 +30,14 @@ func (h *twoDatabases) halfCommitted(t *testing.T, log *pgxpool.Pool, coordinato
 		s.LeaseExpiresAt, s.NextAt, s.CreatedAt, s.UpdatedAt = u.Now, u.Now, u.Now, u.Now
 		u.Made = s
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for i, name := range []string{"here", "there"} {
 		gid := saga.GID(coordinator, id, 1, i)
 		if _, err := h.parts[i].Branch(name, effect).Prepare(t.Context(), saga.Call{Saga: id, Step: name}, gid); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := end(t, h.parts[0], saga.GID(coordinator, id, 1, 0), true); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, end(t, h.parts[0], saga.GID(coordinator, id, 1, 0), true))
 	return id
 }
 
@@ -61,9 +57,7 @@ func lostDecision(t *testing.T, cancelled bool) {
 	t.Helper()
 	h := openTwo(t)
 	coordinator, err := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	id := h.halfCommitted(t, h.pools[0], coordinator)
 	if _, err := h.pools[0].Exec(t.Context(), `UPDATE "some sagas".sagas SET cancelled = $1`, cancelled); err != nil {
 		t.Fatal(err)
@@ -87,9 +81,7 @@ func TestLostLaterTerm(t *testing.T) {
 	h := openTwo(t)
 	log := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema})
 	coordinator, err := log.Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	id := uuid.New()
 	err = log.Create(t.Context(), id, nil, func(u *saga.Unit) {
 		u.Made = &saga.Saga{
@@ -98,16 +90,12 @@ func TestLostLaterTerm(t *testing.T) {
 			LeaseExpiresAt: u.Now, NextAt: u.Now, CreatedAt: u.Now, UpdatedAt: u.Now, DeadlineAt: new(u.Now),
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	lost := saga.GID(coordinator, id, 2, 1)
 	if _, err := h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: id, Step: "there"}, lost); err != nil {
 		t.Fatal(err)
 	}
-	if err := end(t, h.parts[1], lost, true); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, end(t, h.parts[1], lost, true))
 	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
 		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
 	}))
@@ -132,9 +120,7 @@ func TestLostIntent(t *testing.T) {
 	h := openTwo(t)
 	log := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema})
 	coordinator, err := log.Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	half := h.halfCommitted(t, h.pools[0], coordinator)
 	none := uuid.New()
 	if _, err := h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: none, Step: "there"}, saga.GID(coordinator, none, 1, 1)); err != nil {
@@ -192,9 +178,7 @@ func TestNoTwoPhase(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)
 	pg := pgtest.Server(t)
-	if err := install(t.Context(), pg.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, install(t.Context(), pg.URL()))
 	restartWithoutTwoPhase(t, pg)
 	none := pgsaga.NewDatabase(poolOf(t, pg.URL()), pgsaga.Options{Schema: testSchema})
 	o := h.options(func(*saga.Saga) []saga.Branch {
@@ -204,9 +188,7 @@ func TestNoTwoPhase(t *testing.T) {
 	o.Deadline = 3 * time.Second
 	p := newProcess(t, h.pools[0], o)
 	s, err := p.Run(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if s.Status != saga.Failed || s.Reason != "two_phase_unavailable" || !strings.Contains(s.LastError, "max_prepared_transactions") || s.Term != 1 {
 		t.Errorf("%s, reason %q, last error %q, term %d", s.Status, s.Reason, s.LastError, s.Term)
 	}

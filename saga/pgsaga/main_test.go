@@ -59,14 +59,10 @@ func newWholePool(tb testing.TB) *pgxpool.Pool {
 func poolOf(tb testing.TB, url string) *pgxpool.Pool {
 	tb.Helper()
 	c, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	c.MaxConns = 12
 	pool, err := pgxpool.NewWithConfig(context.Background(), c)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	tb.Cleanup(pool.Close)
 	return pool
 }
@@ -121,13 +117,9 @@ func effect(ctx context.Context, tx pgx.Tx, c saga.Call) (saga.Outcome, error) {
 func effects(t *testing.T, pool *pgxpool.Pool, where string, args ...any) []string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), `SELECT step FROM effects WHERE `+where+` ORDER BY seq`, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return steps
 }
 

@@ -49,16 +49,12 @@ func TestPrune(t *testing.T) {
 		ended = append(ended, s.ID)
 	}
 	endless, err := p.Start(testwait.Context(t, patience), saga.New{Name: "endless"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	marks := func(id uuid.UUID) (n int) {
 		t.Helper()
 		for _, pool := range h.pools {
 			var here int
-			if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM "some sagas".saga_marks WHERE saga = $1`, id).Scan(&here); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM "some sagas".saga_marks WHERE saga = $1`, id).Scan(&here))
 			n += here
 		}
 		return n
@@ -105,9 +101,7 @@ func TestPruneSparesDoubt(t *testing.T) {
 	h := openTwo(t)
 	log := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema})
 	coordinator, err := log.Coordinator(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	// Nobody tends these: what is in doubt stays so.
 	participants := map[string]saga.Participant{"here": h.parts[0], "there": h.parts[1]}
 	s := saga.NewService(log, saga.Options{Coordinator: coordinator, Participants: participants})
@@ -137,9 +131,7 @@ func TestPruneSparesDoubt(t *testing.T) {
 	if left, err := s.Find(t.Context(), made); err != nil || len(left) != 1 || left[0].ID != made[0] {
 		t.Errorf("left %v, %v", left, err)
 	}
-	if err := end(t, h.parts[1], gid, false); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, end(t, h.parts[1], gid, false))
 	if n, err := s.Prune(testwait.Context(t, patience), time.Minute); n != 1 || err != nil {
 		t.Errorf("after it: %d, %v", n, err)
 	}
@@ -209,9 +201,7 @@ func TestPruneTogether(t *testing.T) {
 	t.Logf("%d sagas by 4 processes in %s", len(made), time.Since(began).Round(time.Millisecond))
 	var left string
 	for i, pool := range h.pools {
-		if err := pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM "some sagas".sagas) || ' ' || (SELECT count(*) FROM "some sagas".saga_marks)`).Scan(&left); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM "some sagas".sagas) || ' ' || (SELECT count(*) FROM "some sagas".saga_marks)`).Scan(&left))
 		if want := []string{fmt.Sprintf("%d %d", len(young), len(young)), fmt.Sprintf("0 %d", len(young))}[i]; left != want {
 			t.Errorf("left in database %d: %s, want %s", i, left, want)
 		}

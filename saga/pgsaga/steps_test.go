@@ -54,9 +54,7 @@ func TestStuckCompensation(t *testing.T) {
 		return saga.Plan{Steps: []saga.Step{first, d.Step("second", refuse, nil)}}, nil
 	}}}})
 	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "stuck"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	var stuck []*saga.Saga
 	testwait.Eventually(t, patience, "a saga that is stuck", func() bool {
 		stuck, err = p.Sagas(t.Context(), saga.Query{Name: "stuck", Stuck: true, Limit: 10})
@@ -116,9 +114,7 @@ func TestEndsBeforeItsTime(t *testing.T) {
 		t.Fatalf("%+v, %v", late, err)
 	}
 	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "never"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	testwait.Eventually(t, patience, "its first step", func() bool { return len(effects(t, pool, "saga = $1", s.ID)) > 0 })
 	if s, err = p.Compensate(t.Context(), s.ID); err != nil || !s.Cancelled {
 		t.Fatalf("%+v, %v", s, err)
@@ -165,9 +161,7 @@ func TestOthersDefinitions(t *testing.T) {
 			Version: 1, LeaseExpiresAt: u.Now, NextAt: u.Now, CreatedAt: u.Now, UpdatedAt: u.Now,
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	for names, want := range map[string]int{"ours": 0, "theirs": 1} {
 		if got, err := log.Claim(t.Context(), uuid.New(), []string{names}, time.Minute, 10); err != nil || len(got) != want {
 			t.Errorf("%s: %v, %v", names, got, err)

@@ -47,9 +47,7 @@ func (h *twoDatabases) inDoubt(t *testing.T) (gids []string) {
 	t.Helper()
 	for _, part := range h.parts {
 		found, err := part.InDoubt(t.Context(), "saga:")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		for _, p := range found {
 			gids = append(gids, p.GID)
 		}
@@ -79,9 +77,7 @@ func TestTheViewOfDoubt(t *testing.T) {
 	o.Participants["away"] = pgsaga.NewDatabase(away, pgsaga.Options{Schema: testSchema})
 	p := newProcess(t, h.pools[0], o)
 	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	<-entered
 	doubts, failures := p.InDoubt(testwait.Context(t, patience))
 	if len(doubts) != 1 || doubts[0].Participant != "here" || doubts[0].Saga != s.ID || doubts[0].Verdict != saga.Leave || doubts[0].Age < 0 || doubts[0].At.IsZero() {
@@ -123,9 +119,7 @@ func TestPrepare(t *testing.T) {
 	t.Parallel()
 	h := openTwo(t)
 	d := h.parts[0]
-	if err := d.CanPrepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, d.CanPrepare(t.Context()))
 	pay := d.Branch("pay", move("ann", -100))
 	first, second := saga.Call{Saga: uuid.New(), Step: "pay"}, saga.Call{Saga: uuid.New(), Step: "pay"}
 	gid := func(c saga.Call) string { return saga.GID("saga:test", c.Saga, 1, 0) }

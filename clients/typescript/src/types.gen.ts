@@ -304,7 +304,7 @@ export interface Backlog {
   publications_failed: number;
   publications_running: number;
   sagas_pending: number;
-  /** of them, those that fail to get on */
+  /** of them, the stuck ones */
   sagas_stuck: number;
   transfers_pending: number;
 }
@@ -354,7 +354,7 @@ export interface Beacon {
   chain_hash: string;
   /** when the round is to appear */
   due_at: string | null;
-  /** the round was public before it was due by the database's clock: do not rely on nobody's having known it */
+  /** the round was public before it was due by the database's clock: somebody may have known it in advance */
   early: boolean;
   /** what the last attempt came to, in one word, such as not_published, timeout or bad_signature */
   failure: string | null;
@@ -624,7 +624,7 @@ export interface CrossTransfer {
   reason: string;
   status: "pending" | "completed" | "failed" | "compensated";
   steps: CrossStep[];
-  /** whether it fails to get on; it is tried further */
+  /** whether it has failed ten times in a row; the server goes on trying it */
   stuck: boolean;
   to: CrossEnd;
 }
@@ -1448,7 +1448,7 @@ export interface Publication {
   execution_locked_at: string | null;
   /** grows with each claim */
   execution_version: number;
-  /** what the target calls it */
+  /** its id at the target */
   external_id: string | null;
   /** also the webhook-id of its deliveries */
   id: string;
@@ -1611,7 +1611,7 @@ export interface Saga {
   reason: string;
   status: "pending" | "completed" | "failed" | "compensated";
   steps: SagaStep[];
-  /** whether it fails to get on; it is tried further */
+  /** whether it has failed ten times in a row; the server goes on trying it */
   stuck: boolean;
   /** grows with each process that takes it over */
   term: number;

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,9 +27,7 @@ func redis(t *testing.T, port int) *exec.Cmd {
 	binary := pgtest.Program(t, "redis-server")
 	cmd := exec.CommandContext(context.Background(), binary, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "",
 		"--appendonly", "no", "--dir", t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, cmd.Start())
 	t.Cleanup(func() { stop(cmd) })
 	return cmd
 }
@@ -136,12 +135,8 @@ func TestWhatIsNotOursIsPassedOver(t *testing.T) {
 	w := New(client, nil)
 	ear := listen(t, w)
 	eventually(t, "a hint arrives", func() bool {
-		if err := client.Do(t.Context(), client.B().Publish().Channel(channel).Message("{").Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Publish(t.Context(), []live.Hint{{Topic: "x", Seq: 1}}); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, client.Do(t.Context(), client.B().Publish().Channel(channel).Message("{").Build()).Error())
+		testwait.Must(t, w.Publish(t.Context(), []live.Hint{{Topic: "x", Seq: 1}}))
 		_, ok := ear.last()
 		return ok
 	})

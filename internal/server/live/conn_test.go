@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestAFlushThatTookTooLongGoesOnWhereItStopped has a peer that takes a little, then nothing, then the rest.
@@ -37,9 +39,7 @@ func TestAFlushThatTookTooLongGoesOnWhereItStopped(t *testing.T) {
 	if err := c.flush(100 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("nobody reads: %v", err)
 	}
-	if err := <-took; err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, <-took)
 	write(10, 'b')
 	if len(c.dirty) != 1 {
 		t.Error("the flusher was not woken")

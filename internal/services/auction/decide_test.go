@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestRefusalOrder starts from a bid with every fault there is and mends them one by one: each mended fault must uncover
@@ -282,9 +283,7 @@ func TestCreate(t *testing.T) {
 	_, err = try(func(c *auction.Create) { c.Seller = "usd" })
 	wantError(t, outcome{err: err}, ledger.ErrCurrencyMismatch)
 	a, err := try(func(*auction.Create) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	want := auction.Auction{
 		ID: a.ID, Title: "lamp", Status: auction.StatusPending, Currency: "EUR", Seller: "shop",
 		Rounds: []auction.Round{

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // memory is a store in which a transaction is a run of decide and nothing is durable: what the service does around its
@@ -114,9 +115,7 @@ func newService(t *testing.T, m *memory) (*auction.Service, *heard) {
 func execute(t *testing.T, s *auction.Service, id uuid.UUID, op auction.Op) command.Answer {
 	t.Helper()
 	a, err := s.Execute(t.Context(), id, command.Command[auction.Op]{Op: op, Principal: "boss", RequestID: "r1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return a
 }
 
@@ -248,9 +247,7 @@ func TestServiceRepeat(t *testing.T) {
 				return command.Rendered{Status: 201, Body: fmt.Append(nil, result, err), Decided: true}
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		answers = append(answers, a)
 	}
 	if string(answers[0].Body) != string(answers[1].Body) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // epoch is the time at which tests begin.
@@ -63,9 +64,7 @@ func refusal(err error) string {
 func balance(tb testing.TB, b *ledger.Book, id string, available, held int64) {
 	tb.Helper()
 	a, err := b.Account(id)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	if a.Available != available || a.Held != held {
 		tb.Errorf("%s has %d available and %d held, want %d and %d", id, a.Available, a.Held, available, held)
 	}
@@ -76,9 +75,7 @@ func must[T any](tb testing.TB) func(T, error) T {
 	tb.Helper()
 	return func(v T, err error) T {
 		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testwait.Must(tb, err)
 		return v
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // testChain is the beacon's chain in tests of the core, which verifies no signatures.
@@ -34,9 +35,7 @@ func TestTheLastSaleSealsAndNamesARound(t *testing.T) {
 		t.Fatalf("%s, draw %v", c.Status, w.draw)
 	}
 	root, err := fairdraw.Root(c.ID.String(), lottery.SealedPositions(c, w.inventory().Owners()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	seal := c.Beacon.Seal
 	if seal.Root != root || !seal.SealedAt.Equal(w.now) || !seal.DueAt.Equal(testChain().TimeOf(seal.Round)) {
 		t.Errorf("seal %+v", seal)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // onSale is a world whose campaign is published.
@@ -33,9 +34,7 @@ func soldOut(tb testing.TB, o order) *world {
 	p := c.Position(s.Inventory.Pick(0, w.random))
 	s.Book = w.book([]string{o.buyers[0], c.Escrow})
 	tr, err := s.Book.Move(ledger.KindPurchase, o.buyers[0], c.Escrow, c.Layers[p.Layer-1].Price, "")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	c.Layers[p.Layer-1].Sold++
 	c.SoldPositions++
 	c.Version++

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func prizes() []lottery.Prize {
@@ -24,9 +25,7 @@ func checkDraw(t *testing.T, w *world) {
 		t.Fatalf("%s, draw %v", c.Status, w.draw)
 	}
 	want, err := fairdraw.Draw(lottery.NewDrawInput(c, testSeed(), w.inventory().Owners()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if w.draw.Campaign != c.ID || w.draw.Root != want.Root || !reflect.DeepEqual(w.draw.Winners, want.Winners) {
 		t.Errorf("draw %+v, want %+v", w.draw, want)
 	}

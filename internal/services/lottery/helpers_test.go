@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func epoch() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
@@ -79,9 +80,7 @@ func newWorld(tb testing.TB, o order) *world {
 	}
 	cr := &lottery.Creation{Book: w.book([]string{"house"})}
 	c, err := lottery.DecideCreate(cr, create)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, err)
 	w.campaign = *c
 	w.save(cr.Book.Changes())
 	return w

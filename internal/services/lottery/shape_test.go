@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // layersOf makes explicit layers of the campaign's price.
@@ -95,9 +96,7 @@ func TestCreate(t *testing.T) {
 	}
 	cr := &lottery.Creation{Book: w.book([]string{"house"})}
 	c, err := lottery.DecideCreate(cr, base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	seed := testSeed()
 	if c.Status != lottery.StatusPending || c.TotalPositions != 7 || c.SoldPositions != 0 || c.Version != 1 ||
 		c.Commitment != sha256.Sum256(seed[:]) || *c.PurchaseLimit != 3 || c.DrawMode != lottery.DrawInstant {

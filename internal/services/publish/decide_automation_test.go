@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // failer is what a test and a property have in common.
@@ -19,9 +21,7 @@ type failer interface {
 func zone(t failer, name string) *time.Location {
 	t.Helper()
 	z, err := time.LoadLocation(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return z
 }
 
@@ -82,9 +82,7 @@ func TestClockChanges(t *testing.T) {
 	} {
 		r := Rule{Weekdays: everyDay(), Times: c.times, Zone: zone(t, c.zone)}
 		at, err := time.Parse(time.RFC3339, c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		for i, want := range c.want {
 			if at = r.Next(at); at.UTC().Format(time.RFC3339) != want {
 				t.Errorf("%s: time %d is %s, want %s", c.name, i, at.UTC().Format(time.RFC3339), want)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func noDraw(int64) int64 { return 0 }
@@ -142,9 +144,7 @@ func TestVault(t *testing.T) {
 	key := func(b byte) []byte { k := make([]byte, VaultKeySize); k[0] = b; return k }
 	vault := func(keys ...[]byte) *Vault {
 		v, err := NewVault(keys...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, err)
 		return v
 	}
 	old, both, other := vault(key(1)), vault(key(2), key(1), key(2)), vault(key(3))

@@ -224,7 +224,7 @@ func newDatabase(t *testing.T) string {
 // execute runs statements, one after the other, by somebody who is not Fairlead.
 func execute(t *testing.T, database string, statements ...string) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	for _, sql := range statements {
 		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatalf("%s: %v", sql, err)
@@ -236,18 +236,10 @@ func execute(t *testing.T, database string, statements ...string) {
 // queried reads one value.
 func queried[T any](t *testing.T, database, sql string, args ...any) (v T) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	testwait.Check(t, conn.Close(t.Context()))
 	return v
-}
-
-func connect(t *testing.T, database string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(testwait.Context(t, patience), database)
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -32,7 +33,7 @@ func TestDown(t *testing.T) {
 // blocks has somebody else lock what sql selects and forget about it.
 func blocks(t *testing.T, database, sql string) {
 	t.Helper()
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	for _, step := range []string{`SET application_name = 'somebody'`, `BEGIN`, sql} {
 		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), step)))
 	}
@@ -102,7 +103,7 @@ func TestRowsBlocked(t *testing.T) {
 func TestSnapshotOld(t *testing.T) {
 	database, _, s := scene(t)
 	s.breaks()
-	reader := connect(t, database)
+	reader := pgtest.Connect(t, database)
 	for _, step := range []string{`SET application_name = 'somebody'`, `BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM accounts`} {
 		testwait.Must(t, testwait.Err(reader.Exec(t.Context(), step)))
 	}
@@ -121,7 +122,7 @@ func TestSnapshotOld(t *testing.T) {
 func TestCommitSlow(t *testing.T) {
 	database, server, s := scene(t)
 	server.accounts(t, "slow")
-	job := connect(t, database)
+	job := pgtest.Connect(t, database)
 	testwait.Must(t, testwait.Err(job.Exec(t.Context(), `SET application_name = 'somebody'`)))
 	s.breaks()
 	done := make(chan error, 1)

@@ -100,7 +100,7 @@ func TestBooksLate(t *testing.T) {
 	server := newServer(t, database, "--close-books-every", "1s", "--recount-every", "10s")
 	execute(t, database, sim.OldDeposits)
 	s := newStage(t, database, server)
-	conn := connect(t, database)
+	conn := pgtest.Connect(t, database)
 	closed := func() (at time.Time, err error) {
 		err = conn.QueryRow(t.Context(), `SELECT at FROM ledger_closing WHERE horizon IS NOT NULL`).Scan(&at)
 		return at, err

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -28,9 +27,7 @@ func start(t *testing.T, opts wire.Options) (proxy *wire.Proxy, through, around 
 
 func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), dsn)
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := pgtest.Connect(t, dsn)
 	return conn
 }
 

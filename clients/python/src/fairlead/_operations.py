@@ -359,7 +359,7 @@ class Operations:
 
         For admin and reader keys.
 
-        prefix: only those whose id begins so
+        prefix: only those whose id begins with this
         """
         return self._pages("/v1/admin/accounts", _types.Account, {"prefix": prefix}, limit)
 
@@ -689,7 +689,7 @@ class Operations:
             other filters
         name: only those of this definition, such as cross-transfer
         status: only those of this status: pending, completed, failed or compensated
-        stuck: true: only those that fail to get on
+        stuck: true: only stuck ones, which have failed ten times in a row
         """
         return self._pages("/v1/admin/sagas", _types.Saga, {"account": account, "name": name, "status": status, "stuck": stuck}, limit)
 
@@ -1323,7 +1323,7 @@ class Operations:
 
         For admin, service and reader keys.
 
-        stuck: true: only those that fail to get on
+        stuck: true: only stuck ones, which have failed ten times in a row
         """
         return self._pages("/v1/cross-transfers", _types.CrossTransfer, {"stuck": stuck}, limit)
 
@@ -1553,7 +1553,7 @@ class Operations:
     def integrity(self, *, answer: Answer | None = None) -> _types.Integrity:
         """Check all balances against the entries.
 
-        Holds every balance against the entries, per currency, and names the first account that disagrees. A small
+        Compares every balance with the entries, per currency, and names the first account that disagrees. A small
         ledger (up to 8 MB of entries) is counted as a whole for each answer. For a larger one, each answer counts all
         balances, all open holds and the entries since the last closing of the books (`closed_at`), so it finds every
         change to a balance or a hold. A change by hand to an older entry or transfer is found by the next recount of
@@ -2023,7 +2023,7 @@ class Operations:
 
         name: only those of this definition, such as cross-transfer
         status: only those of this status: pending, completed, failed or compensated
-        stuck: true: only those that fail to get on
+        stuck: true: only stuck ones, which have failed ten times in a row
         """
         return self._pages("/v1/sagas", _types.Saga, {"name": name, "status": status, "stuck": stuck}, limit)
 

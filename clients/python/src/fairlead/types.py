@@ -372,7 +372,7 @@ class Backlog:
     publications_failed: int
     publications_running: int
     sagas_pending: int
-    #: of them, those that fail to get on
+    #: of them, the stuck ones
     sagas_stuck: int
     transfers_pending: int
 
@@ -407,7 +407,7 @@ class Beacon:
     chain_hash: str
     #: when the round is to appear
     due_at: datetime | None
-    #: the round was public before it was due by the database's clock: do not rely on nobody's having known it
+    #: the round was public before it was due by the database's clock: somebody may have known it in advance
     early: bool
     #: what the last attempt came to, in one word, such as not_published, timeout or bad_signature
     failure: str | None
@@ -569,7 +569,7 @@ class CrossTransfer:
     reason: str
     status: str
     steps: list[CrossStep]
-    #: whether it fails to get on; it is tried further
+    #: whether it has failed ten times in a row; the server goes on trying it
     stuck: bool
     to: CrossEnd
 
@@ -1205,7 +1205,7 @@ class Publication:
     execution_locked_at: datetime | None
     #: grows with each claim
     execution_version: int
-    #: what the target calls it
+    #: its id at the target
     external_id: str | None
     #: also the webhook-id of its deliveries
     id: str
@@ -1324,7 +1324,7 @@ class Saga:
     reason: str
     status: str
     steps: list[SagaStep]
-    #: whether it fails to get on; it is tried further
+    #: whether it has failed ten times in a row; the server goes on trying it
     stuck: bool
     #: grows with each process that takes it over
     term: int

@@ -14,7 +14,7 @@ export class Problem extends Error {
 }
 
 // Unreachable is thrown when there was no answer.
-export class Unreachable extends Error {
+class Unreachable extends Error {
   constructor(message = "The server can't be reached.") {
     super(message);
     this.code = "unreachable";

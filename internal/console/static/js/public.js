@@ -42,7 +42,7 @@ export const shortAlias = (alias) => alias.slice(0, 8);
 export const isMine = (alias, typed) => (typed.length === 8 || typed.length === 32) && alias.startsWith(typed.toLowerCase());
 
 // aliasField is where a visitor types it.
-export const aliasField = (mine) => h("label", {}, "Your alias, to find yourself, by its first 8 digits or all 32: your account’s page in the shop, or GET /v1/accounts/ID/aliases, tells it", mine);
+export const aliasField = (mine) => h("label", {}, "Your alias, to find yourself, by its first 8 digits or all 32: your account’s page in the shop, or GET /v1/accounts/ID/aliases, shows it", mine);
 
 // remember keeps what the visitor has typed, in this tab alone.
 export const remember = {

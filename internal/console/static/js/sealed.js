@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 import { count } from "./format.js";
 
 // sealWords spells it. due tells whether the round's time is over, before are the seconds from the last witness's signature to that time.
-export function sealWords({ due, witnesses, required, before }) {
+function sealWords({ due, witnesses, required, before }) {
   const seen = `${count(witnesses)} witness${witnesses === 1 ? "" : "es"}`;
   if (due && before !== null && witnesses >= required) return `Sealed ${count(before)} s before the round. Seen by ${seen}.`;
   if (due) return required > 0 ? `Sealed, but seen by ${count(witnesses)} of ${count(required)} required witnesses before the round.` : "Sealed. No witness of the public log has seen that before the round.";

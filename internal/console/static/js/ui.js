@@ -216,7 +216,7 @@ export function button(label, onclick, cls) {
 export const making = (label, kind) => (mayNot() ? button(label) : h("a", { class: "button", href: `/console/new/${kind}` }, label));
 
 // toast says something for a while.
-export function toast(message, link, tone) {
+function toast(message, link, tone) {
   const e = h("div", { class: `toast ${tone ?? ""}` }, message, link && [" ", h("a", { href: link.href }, link.label)]);
   document.getElementById("toasts").append(e);
   setTimeout(() => e.remove(), 7000);

@@ -10,7 +10,7 @@ const sizes = (width) => (width < 520 ? { box: { w: 132, h: 46 }, gap: { x: 18, 
 
 // graphOf finds who waits for whom, for what and since when. Where a key is held, who waits for it waits for its holder; the order of
 // asking is another matter. It returns owners by name: { name, waits: Map(owner → keys), since, depth, blocks, longest, cycle }.
-export function graphOf({ holders, waiters, edges }) {
+function graphOf({ holders, waiters, edges }) {
   const holder = new Map(holders.flatMap((x) => Object.keys(x.tokens).map((k) => [k, x.owner])));
   const owners = new Map();
   const owner = (name) => {

@@ -78,7 +78,7 @@ func (s *Service) Transfer(ctx context.Context, id uuid.UUID) (*saga.Saga, error
 	return found, err
 }
 
-// Transfers returns up to limit transfers with a number above after, in order; with stuck, those alone that fail to get on.
+// Transfers returns up to limit transfers with a number above after, in order; with stuck, only stuck ones.
 func (s *Service) Transfers(ctx context.Context, stuck bool, after int64, limit int) ([]*saga.Saga, error) {
 	return s.Sagas(ctx, saga.Query{Name: Definition, Stuck: stuck, After: after, Limit: limit})
 }

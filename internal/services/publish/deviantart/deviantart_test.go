@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deviantart/deviantarttest"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/targettest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,9 +78,7 @@ type account struct {
 func newAccount(t *testing.T) *account {
 	t.Helper()
 	vault, err := publish.NewVault(make([]byte, publish.VaultKeySize))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	a := &account{Server: deviantarttest.New(), vault: vault, store: &memory{}}
 	t.Cleanup(a.Close)
 	a.target = &publish.Target{ID: uuid.New(), Kind: publish.KindDeviantArt, URL: a.URL, Timeout: targettest.MaxTimeout}
@@ -93,9 +92,7 @@ func newAccount(t *testing.T) *account {
 func (a *account) authorize(t *testing.T, refresh string) {
 	t.Helper()
 	raw, err := json.Marshal(deviantart.Token{Refresh: refresh})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	a.store.mu.Lock()
 	defer a.store.mu.Unlock()
 	a.store.token = publish.SealedToken{Sealed: a.vault.Seal(raw, publish.TokenPurpose(a.target.ID)), Generation: a.store.token.Generation + 1}
@@ -114,13 +111,9 @@ func (c conforming) Delivery(t *testing.T) *publish.Delivery {
 func (a *account) delivery(t *testing.T, title string) *publish.Delivery {
 	t.Helper()
 	secret, err := json.Marshal(deviantart.Credentials{ClientID: deviantarttest.ClientID, ClientSecret: deviantarttest.ClientSecret})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	payload, err := json.Marshal(deviantart.Post{Title: title, Tags: []string{"one", "two"}, File: deviantart.File{Name: "a.png", Data: []byte("bytes of " + title)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	d := &publish.Delivery{Publication: uuid.New(), Version: 1, At: time.Now(), Target: a.target, Secret: secret, Payload: payload}
 	d.Save = func(_ context.Context, progress []byte) error { d.Progress = progress; return nil }
 	return d

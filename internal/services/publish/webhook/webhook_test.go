@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/outbound"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // patience bounds what should not take long.
@@ -51,9 +52,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int32
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) { hits.Add(1) }), "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	s := sender(t, outbound.Options{})
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]", "2130706433", "0177.0.0.1", "0x7f.0.0.1", "127.1",
@@ -78,9 +77,7 @@ func TestNameThatChanges(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	names, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -131,9 +128,7 @@ func TestSignature(t *testing.T) {
 		t.Errorf("%v", header)
 	}
 	verifier, err := standardwebhooks.NewWebhookRaw(d.Secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	if err := verifier.Verify(d.Payload, header); err != nil {
 		t.Error(err)
 	}
@@ -220,9 +215,7 @@ func TestSlowReceivers(t *testing.T) {
 	}
 	// A server that takes connections and never says anything: the handshake, too, is part of the attempt's time.
 	silent, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, scheme := range []string{"http", "https"} {
 		d := delivery(scheme + "://" + silent.Addr().String())
@@ -278,8 +271,6 @@ func ExampleSender() {
 func verifies(t *testing.T, secret, body []byte, header http.Header) bool {
 	t.Helper()
 	verifier, err := standardwebhooks.NewWebhookRaw(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, err)
 	return verifier.Verify(body, header) == nil
 }

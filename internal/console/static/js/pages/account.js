@@ -69,7 +69,7 @@ export default async function page(ctx) {
       ],
     }).element),
     card("Entries, newest first", list(ctx, {
-      caption: "Entries", none: "Nothing ever moved.", limit: 20, path: () => `/v1/admin/accounts/${path}/entries`,
+      caption: "Entries", none: "No money has moved yet.", limit: 20, path: () => `/v1/admin/accounts/${path}/entries`,
       columns: [
         { name: "Amount", num: true, lead: true, cell: (e) => h("span", { class: e.amount < 0 ? "soft" : null }, money(e.amount, e.currency, true)) },
         { name: "Balance", num: true, cell: (e) => (e.balance === null ? "–" : money(e.balance, e.currency)) },

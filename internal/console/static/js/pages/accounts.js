@@ -6,7 +6,7 @@ import { query } from "../api.js";
 
 export default async function accounts(ctx) {
   fill(ctx.root, head("Accounts", { actions: [making("New account", "account")] }), card(null, list(ctx, {
-    caption: "Accounts", none: "No account’s id begins so.",
+    caption: "Accounts", none: "No account’s id begins with this.",
     empty: { says: "An account has a balance in one currency. Campaigns and auctions make their own; there is none yet.", make: ["New account", "/console/new/account"], curl: ["/v1/accounts", { id: "shop", currency: "EUR" }] },
     path: (f) => `/v1/admin/accounts${query(f)}`,
     filters: [{ name: "prefix", label: "Id begins with", placeholder: "alice" }],

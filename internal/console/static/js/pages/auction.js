@@ -23,7 +23,7 @@ export default async function auction(ctx) {
   if (a.status === "pending") actions.push(action("Start", { title: `Start ${a.title}`, verb: "Start the auction", keep: "Leave it pending", explain: "The first round opens at once.", path: `${base}/start`, audit, done: ctx.reload }));
   if (a.status === "pending" || a.status === "active") actions.push(action("Cancel", () => ({
     title: `Cancel ${a.title}`, verb: a.total_bids > 0 ? `Cancel auction with ${count(a.total_bids)} bids, and release every hold` : "Cancel the auction", keep: a.status === "active" ? "Keep the auction open" : "Keep the auction",
-    affects: a.total_bids, explain: "Every hold is released, and nobody wins what was not closed yet. This can't be taken back.", path: `${base}/cancel`, audit, done: ctx.reload,
+    affects: a.total_bids, explain: "Every hold is released, and nobody wins what was not closed yet. This can't be undone.", path: `${base}/cancel`, audit, done: ctx.reload,
   }), { danger: true }));
   if (a.status !== "pending") actions.push(h("a", { class: "button", href: `/p/auctions/${a.id}`, target: "_blank", rel: "noopener" }, "Public page"));
 
@@ -54,7 +54,7 @@ export default async function auction(ctx) {
   ], a.rounds, { caption: "Rounds" }));
 
   const history = list(ctx, {
-    caption: "Bids", none: "No bid is like that.", limit: 10, path: (f) => `/v1/admin/auctions/${a.id}/bids${query(f)}`,
+    caption: "Bids", none: "No bid matches.", limit: 10, path: (f) => `/v1/admin/auctions/${a.id}/bids${query(f)}`,
     empty: { says: "There are no bids.", curl: a.status === "active" && [`/v1/auctions/${a.id}/bids`, { account: "alice", amount: a.min_bid }] },
     filters: [{ name: "account", label: "Account", placeholder: "alice" }],
     columns: [

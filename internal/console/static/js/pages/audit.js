@@ -6,7 +6,7 @@ import { query } from "../api.js";
 
 export default async function audit(ctx) {
   fill(ctx.root, head("Audit log", { note: "Every administrative action, written in its own transaction. Narrow it by one of the three." }), card(null, list(ctx, {
-    caption: "Audit log", none: "No action is written down like that.",
+    caption: "Audit log", none: "No action matches.",
     path: (f) => `/v1/admin/audit${query(f)}`,
     filters: [{ name: "action", label: "Action", placeholder: "campaign.cancel", clears: ["object", "principal"] }, { name: "object", label: "Object’s id", clears: ["action", "principal"] }, { name: "principal", label: "Principal", placeholder: "key:ID", clears: ["action", "object"] }],
     columns: [

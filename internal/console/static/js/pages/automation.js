@@ -11,7 +11,7 @@ export default async function automation(ctx) {
   const a = await get(base, ctx.signal);
   ctx.title(a.name);
   fill(ctx.root, head(a.name, { crumb: ["Automations", "/console/automations"], badges: [badge(a.status, tones[a.status])], actions: a.status === "cancelled" ? [] : [
-    toggle(a, ctx.reload), action("Cancel", { title: `Cancel ${a.name}`, verb: "Cancel the automation", keep: "Keep the automation", explain: "It never fires again. What is scheduled already is sent. This can't be taken back.", danger: true, path: `${base}/cancel`, audit: { object: a.id }, done: ctx.reload }),
+    toggle(a, ctx.reload), action("Cancel", { title: `Cancel ${a.name}`, verb: "Cancel the automation", keep: "Keep the automation", explain: "It never fires again. What is scheduled already is sent. This can't be undone.", danger: true, path: `${base}/cancel`, audit: { object: a.id }, done: ctx.reload }),
   ] }),
     card("Facts", facts([
       ["Rule", rule(a)], ["Next", when(a.next_at)], ["Target", h("a", { href: `/console/targets/${encodeURIComponent(a.target)}` }, a.target)], ["Takes", { first: "the oldest draft", last: "the newest draft", random: "a random draft" }[a.pick]], ["A day at most", a.daily_quota ?? "any number"], ["Jitter", a.jitter && duration(a.jitter)], ["Made", when(a.created_at)], ["Id", copy(a.id)],

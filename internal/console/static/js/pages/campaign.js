@@ -25,7 +25,7 @@ export default async function campaign(ctx) {
     publish: { verb: "Open the sale", keep: "Keep the draft" }, draw: { verb: "Draw it now", keep: "Leave it undrawn" },
   };
   if (c.status === "pending") act("publish", "Open the sale", "Positions can be bought from then on. The prizes and the commitment are fixed.");
-  if (c.status === "drawing") act("draw", "Recover the draw", "The campaign is sold out and was not drawn. This draws it now, once; where it was drawn meanwhile, it gives that draw.");
+  if (c.status === "drawing") act("draw", "Recover the draw", "The campaign is sold out and was not drawn. This draws it now, once. If it was drawn in the meantime, you get that draw.");
   if (c.status === "pending" || c.status === "active") {
     // The dialog has the numbers of the moment, not those of when the page was opened.
     actions.push(action("Cancel", async () => {
@@ -34,7 +34,7 @@ export default async function campaign(ctx) {
       return {
         title: `Cancel ${c.name}`, affects: sold, path: `${base}/cancel`, audit, done: ctx.reload,
         verb: sold > 0 ? `Cancel campaign and refund ${count(sold)} purchase${sold === 1 ? "" : "s"}, ${price(revenue)}` : "Cancel the campaign", keep: c.status === "active" ? "Keep selling" : "Keep the draft",
-        explain: sold > 0 ? `Whoever bought a position gets the money back: ${price(revenue)} for ${count(sold)} position${sold === 1 ? "" : "s"}, and more if more are sold until then. This can't be taken back.` : "Nothing is sold. This can't be taken back.",
+        explain: sold > 0 ? `Every buyer gets the money back: ${price(revenue)} for ${count(sold)} position${sold === 1 ? "" : "s"}, and more if more are sold until then. This can't be undone.` : "Nothing is sold. This can't be undone.",
       };
     }, { danger: true }));
   }
@@ -81,7 +81,7 @@ export default async function campaign(ctx) {
         ["Id", copy(c.id)],
       ]))),
     sales?.element,
-    b && card("The beacon", b.early && h("p", { class: "note warn" }, "The round was public before it was due by the database’s clock: do not rely on nobody’s having known it."),
+    b && card("The beacon", b.early && h("p", { class: "note warn" }, "The round was public before it was due by the database’s clock: somebody may have known it in advance."),
       b.root && sealNote({ due: b.status !== "waiting", witnesses: b.seen_by, required: c.witnesses, before: seal?.seconds_before ?? null }), facts([
       ["State", badge(b.status, { delayed: "bad", drawn: "good", waiting: "live" }[b.status])], ["Chain", b.chain], ["Round", b.round && count(b.round)], ["Due", b.due_at && when(b.due_at)], ["Sealed", b.sealed_at && when(b.sealed_at)],
       ["Witnesses required", c.witnesses || null], ["Seen", seal && when(seal.seen_at)], ["Entry in the public log", seal && h("a", { href: `${base}/seal` }, count(seal.index))],
@@ -96,7 +96,7 @@ export default async function campaign(ctx) {
       ], c.prizes, { caption: "Prizes" })),
       card("Layers", layerTable)),
     card("Purchases, newest first", list(ctx, {
-      caption: "Purchases", none: "No purchase is like that.", limit: 10, path: (f) => `/v1/admin/campaigns/${c.id}/purchases${query(f)}`,
+      caption: "Purchases", none: "No purchase matches.", limit: 10, path: (f) => `/v1/admin/campaigns/${c.id}/purchases${query(f)}`,
       empty: { says: "Nothing is sold yet.", curl: c.status === "active" && [`/v1/campaigns/${c.id}/purchases`, { account: "alice" }] },
       filters: [{ name: "account", label: "Account", placeholder: "alice" }],
       columns: [

@@ -16,7 +16,7 @@ export default async function locks(ctx) {
   const deadlocks = h("div");
   const filter = h("input", { name: "q", type: "search", placeholder: "owner or key", value: ctx.query.get("q") ?? "", autocomplete: "off", spellcheck: "false" });
   let snapshot = { holders: [], waiters: [], edges: [] };
-  const nothing = (q) => (q ? h("p", { class: "empty" }, "No lock is like that.") : empty({
+  const nothing = (q) => (q ? h("p", { class: "empty" }, "No lock matches.") : empty({
     says: "A lock keeps its keys for its owner until it is released, or not renewed in time. Nothing is held.", curl: ["/v1/locks", { keys: ["invoice-7"], owner: "worker-1", ttl: "30s" }],
   }));
   const draw = () => {

@@ -64,6 +64,6 @@ function drawnCard(ctx, m, base) {
     if (!ctx.signal.aborted) fill(picture.element, problem(e));
   });
   return h("section", { class: "card stack" },
-    h("div", { class: "row spread" }, h("h2", {}, "How often what was drawn"), m.status === "completed" && h("div", { class: "actions" }, button, h("a", { class: "button", href: `${base}/proof`, download: `proof-${m.id}.json` }, "Download the proof"))),
+    h("div", { class: "row spread" }, h("h2", {}, "How often each was drawn"), m.status === "completed" && h("div", { class: "actions" }, button, h("a", { class: "button", href: `${base}/proof`, download: `proof-${m.id}.json` }, "Download the proof"))),
     result, picture.element);
 }

@@ -15,7 +15,7 @@ export default async function publication(ctx) {
   };
   const actions = [];
   if (p.status === "failed") actions.push(act("retry", "Retry", "It is due at once, with a full set of attempts. The target sees the same webhook-id and a higher version."));
-  if (p.status === "draft" || p.status === "scheduled") actions.push(act("publish", "Publish now", "It is due at once, without jitter."), act("cancel", "Cancel", "It is never sent. This can't be taken back.", true));
+  if (p.status === "draft" || p.status === "scheduled") actions.push(act("publish", "Publish now", "It is due at once, without jitter."), act("cancel", "Cancel", "It is never sent. This can't be undone.", true));
   const running = h("div", {});
   const target = h("a", { href: `/console/targets/${encodeURIComponent(p.target)}` }, p.target);
   fill(ctx.root, head(`To ${p.target}`, { crumb: ["Publications", "/console/publications"], badges: [badge(p.status)], actions }),
@@ -24,7 +24,7 @@ export default async function publication(ctx) {
     h("div", { class: "cols" },
       card("Facts", facts([
         ["Target", target], ["Asked for", p.publish_at && when(p.publish_at)], ["With jitter", p.actual_publish_at && when(p.actual_publish_at)], ["Next attempt", p.next_attempt_at && when(p.next_attempt_at)],
-        ["Published", p.published_at && when(p.published_at)], ["The target calls it", p.external_id], ["Attempts", p.attempts],
+        ["Published", p.published_at && when(p.published_at)], ["Id at the target", p.external_id], ["Attempts", p.attempts],
         ["Claimed", p.execution_locked_at && h("span", {}, when(p.execution_locked_at), " by ", short(p.execution_lock_id))], ["Version", p.execution_version],
         ["Made", when(p.created_at)], ["Id", copy(p.id)],
       ])),

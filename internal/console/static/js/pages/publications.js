@@ -9,7 +9,7 @@ const s = (n) => (n === 1 ? "publication" : "publications");
 export default async function publications(ctx) {
   const targets = async (signal) => (await get("/v1/targets?limit=200", signal)).items.map((t) => t.name);
   fill(ctx.root, head("Publications", { actions: [making("New publication", "publication")] }), card(null, list(ctx, {
-    caption: "Publications", none: "No publication is like that.",
+    caption: "Publications", none: "No publication matches.",
     empty: {
       says: "A publication is sent to its target at its time, and tried again where that fails. There is none yet.", make: ["New publication", "/console/new/publication"],
       curl: ["/v1/publications", { target: "newsroom", publish_at: new Date().toISOString(), payload: { title: "Hello" } }],
@@ -17,14 +17,14 @@ export default async function publications(ctx) {
     path: (f) => `/v1/admin/publications${query(f)}`,
     filters: [
       { name: "status", label: "Status", options: ["draft", "scheduled", "publishing", "published", "failed", "cancelled"], clears: ["error", "cause"] }, { name: "target", label: "Target", suggest: targets },
-      { name: "error", label: "Last error of failed ones", placeholder: "the target answered 404", clears: ["status", "cause"] },
-      { name: "cause", label: "Cause of failed ones", options: Object.keys(causes), words: causes, clears: ["status", "error"] },
+      { name: "error", label: "Last error", placeholder: "the target answered 404", clears: ["status", "cause"] },
+      { name: "cause", label: "Cause of the failure", options: Object.keys(causes), words: causes, clears: ["status", "error"] },
     ],
     select: {
       label: (p) => `…${p.id.slice(-12)} to ${p.target}`,
       actions: [
         { label: "Retry", can: (p) => p.status === "failed", title: (n) => `Retry ${count(n)} ${s(n)}`, keep: "Leave them failed", explain: "Each is due at once, with a full set of attempts.", path: (p) => `/v1/publications/${p.id}/retry` },
-        { label: "Cancel", danger: true, can: (p) => p.status === "draft" || p.status === "scheduled", title: (n) => `Cancel ${count(n)} ${s(n)}`, keep: "Keep them", explain: "They are never sent. This can’t be taken back.", path: (p) => `/v1/publications/${p.id}/cancel` },
+        { label: "Cancel", danger: true, can: (p) => p.status === "draft" || p.status === "scheduled", title: (n) => `Cancel ${count(n)} ${s(n)}`, keep: "Keep them", explain: "They are never sent. This can’t be undone.", path: (p) => `/v1/publications/${p.id}/cancel` },
       ],
     },
     columns: [

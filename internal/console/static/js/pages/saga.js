@@ -24,7 +24,7 @@ export default async function saga(ctx) {
   const audit = { object: s.id };
   const actions = [];
   if (s.status === "pending") {
-    actions.push(action("Retry", { title: `Retry ${s.name}`, verb: `Retry ${what} now`, keep: "Leave it to its pause", explain: "It is tried now, and not when its pause is over. Steps that are done stay done. This page tells the result.", path: `${base}/retry`, audit, said: "The retry is asked for.", done: () => report(ctx, base, s) }));
+    actions.push(action("Retry", { title: `Retry ${s.name}`, verb: `Retry ${what} now`, keep: "Leave it to its pause", explain: "It is tried now, without waiting for its pause to end. Steps that are done stay done. This page tells the result.", path: `${base}/retry`, audit, said: "The retry is asked for.", done: () => report(ctx, base, s) }));
     // What is decided to commit is only carried out.
     if (!s.in_doubt) actions.push(action("Compensate", { title: `Compensate ${s.name}`, verb: `Compensate ${what}`, keep: "Let it go on", explain: plan(s), danger: true, path: `${base}/compensate`, audit, done: ctx.reload }));
   }
@@ -83,7 +83,7 @@ function plan(s) {
       ...s.steps.filter((x) => x.status === "pending").map((x) => `${x.name}${m ? ` at ${where(x)}` : ""} is cancelled${x.attempts || s.attempts ? ", or undone should an attempt have done it" : ""}.`),
       ...s.steps.filter((x) => x.status === "done").reverse().map((x) => (x.name === "debit" && m ? `${sum} return to ${where(x)}: the debit is undone.` : `${x.name}${m ? ` at ${where(x)}` : ""} is undone.`)),
     ];
-  return h("span", { class: "lines" }, lines.map((l, i) => h("span", {}, `${i + 1}. ${l[0].toUpperCase()}${l.slice(1)}`)), h("span", {}, "This can’t be taken back."));
+  return h("span", { class: "lines" }, lines.map((l, i) => h("span", {}, `${i + 1}. ${l[0].toUpperCase()}${l.slice(1)}`)), h("span", {}, "This can’t be undone."));
 }
 
 // report waits for the next attempt after a retry, and has the page say what came of it.

@@ -10,7 +10,7 @@ export default async function sagas(ctx) {
   const doubts = h("div");
   fill(ctx.root, head("Sagas", { note: "Operations of several steps: each ends with every step done, or with every done step undone." }),
     card(null, list(ctx, {
-      caption: "Sagas", none: "No saga is like that.",
+      caption: "Sagas", none: "No saga matches.",
       path: (f) => `/v1/admin/sagas${query({ ...f, stuck: f.stuck ? "true" : "" })}`,
       filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed", "compensated"], clears: ["account"] }, { name: "name", label: "Kind", placeholder: "cross-transfer", clears: ["account"] },
         { name: "stuck", label: "Getting on", options: ["stuck"], clears: ["account"] }, { name: "account", label: "Account", placeholder: "alice", clears: ["status", "name", "stuck"] }],
@@ -20,7 +20,7 @@ export default async function sagas(ctx) {
       },
       select: {
         label: (s) => `${s.name} …${s.id.slice(-6)}`,
-        actions: [{ label: "Retry", can: (s) => s.status === "pending", title: (n) => `Retry ${count(n)} saga${n === 1 ? "" : "s"}`, keep: "Leave them to their pauses", explain: "Each is tried now, and not when its pause is over. Steps that are done stay done.", path: (s) => `/v1/sagas/${s.id}/retry` }],
+        actions: [{ label: "Retry", can: (s) => s.status === "pending", title: (n) => `Retry ${count(n)} saga${n === 1 ? "" : "s"}`, keep: "Leave them to their pauses", explain: "Each is tried now, without waiting for its pause to end. Steps that are done stay done.", path: (s) => `/v1/sagas/${s.id}/retry` }],
       },
       columns: [
         { name: "Saga", lead: true, cell: (s) => h("a", { href: `/console/sagas/${s.id}` }, s.name, " ", h("span", { class: "mono small" }, `…${s.id.slice(-6)}`)) },

@@ -28,7 +28,7 @@ export default async function subscription(ctx) {
   });
   fill(ctx.root, head(s.name, { crumb: ["Subscriptions", "/console/subscriptions"], badges: [stateBadge(s)], actions: [
     toggle(s, ctx.reload),
-    action("Delete", { title: `Delete ${s.name}`, verb: "Delete the subscription", keep: "Keep the subscription", explain: "It delivers nothing any more, and forgets how far it has come. This can't be taken back.", danger: true, method: "DELETE", path: base, audit: { object: s.id }, done: () => ctx.go("/console/subscriptions") }),
+    action("Delete", { title: `Delete ${s.name}`, verb: "Delete the subscription", keep: "Keep the subscription", explain: "It delivers nothing any more, and forgets how far it has come. This can't be undone.", danger: true, method: "DELETE", path: base, audit: { object: s.id }, done: () => ctx.go("/console/subscriptions") }),
   ] }),
     s.paused_at && h("p", { class: `note ${s.paused_reason === "refused" ? "bad" : "warn"}` }, s.paused_reason === "refused" ? `Paused: its target has refused ${s.refusals} events in a row for good. Mend the receiver, and resume it.` : ["An operator paused it ", age(s.paused_at), " ago. Its events wait until it is resumed."]),
     card("Facts", facts([

@@ -6,7 +6,7 @@ import { principal } from "../names.js";
 
 export function trail(ctx, object) {
   return card("What was done to it", list(ctx, {
-    caption: "Audit log of this object", none: "No administrative action is written down.", limit: 10, prefix: "trail.",
+    caption: "Audit log of this object", none: "No administrative action is recorded.", limit: 10, prefix: "trail.",
     path: () => `/v1/admin/audit?object=${encodeURIComponent(object)}`,
     columns: [
       { name: "Action", lead: true, cell: (a) => h("code", {}, a.action) },

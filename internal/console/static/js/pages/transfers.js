@@ -8,7 +8,7 @@ import { account } from "../names.js";
 export default async function transfers(ctx) {
   const of = () => ctx.query.get("account");
   fill(ctx.root, head("Transfers", { note: "Every movement of money: its intent, and what became of it. Those of one account are the completed ones." }), card(null, list(ctx, {
-    caption: "Transfers", none: "No transfer is like that.",
+    caption: "Transfers", none: "No transfer matches.",
     empty: { says: "A transfer moves money from one account to another, once. There is none yet.", curl: ["/v1/transfers", { from: "alice", to: "shop", amount: 250 }] },
     path: (f) => (f.account ? `/v1/admin/accounts/${encodeURIComponent(f.account)}/entries` : `/v1/admin/transfers${query({ status: f.status })}`),
     filters: [{ name: "status", label: "Status", options: ["pending", "completed", "failed"], clears: ["account"] }, { name: "account", label: "Account", placeholder: "alice", clears: ["status"] }],
