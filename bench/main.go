@@ -68,6 +68,7 @@ type options struct {
 	snapshotAfter  time.Duration
 	tailsPairs     int
 	tailsMeasure   time.Duration
+	tailsRate      float64
 	sizeCommands   int
 	tbperfPairs    int
 	tbperfAccounts int
@@ -149,6 +150,7 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.snapshotPairs, "snapshot-pairs", 1, "turns with and without a long snapshot")
 	f.DurationVar(&o.snapshotAfter, "snapshot-after", 3*time.Minute, "load under a long snapshot before what is measured")
 	f.IntVar(&o.tailsPairs, "tails-pairs", 1, "turns of tails")
+	f.Float64Var(&o.tailsRate, "tails-rate", 0, "bids and transfers a second in turns of tails; 0 is half the peak")
 	f.DurationVar(&o.tailsMeasure, "tails-measure", 5*time.Minute, "measured part of each turn of tails")
 	f.IntVar(&o.sizeCommands, "size-commands", 200_000, "bids, purchases and transfers whose bytes are counted (up to 900,000)")
 	f.IntVar(&o.tbperfPairs, "tbperf-pairs", 3, "turns of tb-perf's case on each side")
@@ -200,7 +202,7 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--only tbperf needs --product, and a private PostgreSQL to which it can add a standby")
 	case o.sizeCommands < 1 || o.sizeCommands > 900_000:
 		return nil, errors.New("--size-commands must be from 1 to 900000")
-	case o.tailsPairs < 1 || o.tailsMeasure < time.Second:
+	case o.tailsPairs < 1 || o.tailsMeasure < time.Second || o.tailsRate < 0:
 		return nil, errors.New("--tails-pairs must be positive, and --tails-measure a second at least")
 	case o.logPairs < 1 || o.logEvents < 1 || o.logRate <= 0:
 		return nil, errors.New("--log-pairs, --log-events and --log-rate must be positive")
@@ -418,7 +420,7 @@ func (o *options) describe() map[string]any {
 		"mix_pairs": o.mixPairs, "server_pairs": o.serverPairs, "mix_warmup_s": o.mixWarmup.Seconds(), "mix_measure_s": o.mixMeasure.Seconds(),
 		"fresh_pairs": o.freshPairs, "fresh_window_s": o.freshWindow.Seconds(), "fresh_later_s": o.freshLater.Seconds(),
 		"batch_pairs": o.batchPairs, "snapshot_pairs": o.snapshotPairs, "snapshot_after_s": o.snapshotAfter.Seconds(),
-		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(), "size_commands": o.sizeCommands,
+		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(), "tails_rate": o.tailsRate, "size_commands": o.sizeCommands,
 		"tbperf_pairs": o.tbperfPairs, "tbperf_accounts": o.tbperfAccounts,
 		"log_pairs": o.logPairs, "log_events": o.logEvents, "log_rate": o.logRate,
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),

@@ -42,8 +42,11 @@ type SlowSecond struct {
 const mib = 1 << 20
 
 func (r *Results) printTails(out *printer) {
-	out.printf("\nTails, open loop at half of what a closed loop of %d reached, for %v s. Median (least … most) of %v turns.\n",
-		openConnections, r.Options["tails_measure_s"], r.Options["tails_pairs"])
+	rate := fmt.Sprintf("half of what a closed loop of %d reached", openConnections)
+	if r.tailsAtRate() {
+		rate = "a given rate"
+	}
+	out.printf("\nTails, open loop at %s, for %v s. Median (least … most) of %v turns.\n", rate, r.Options["tails_measure_s"], r.Options["tails_pairs"])
 	lines := []string{"\ta second\tp50 ms\tp99 ms\tp99.9 ms\tp99.99 ms\tworst ms\tserver CPU µs each\tdatabase\tgenerator"}
 	for _, what := range []string{batchBids, batchTransfers} {
 		figure := func(f func(TailTurn) float64) []float64 { return r.tailFigures(what, f) }
@@ -78,13 +81,21 @@ func (r *Results) printTails(out *printer) {
 	}
 }
 
+func (r *Results) tailsAtRate() bool {
+	rate, _ := r.Options["tails_rate"].(float64)
+	return rate > 0
+}
+
 func (r *Results) tailFigures(what string, figure func(TailTurn) float64) []float64 {
 	return pick(r.Tails, func(t TailTurn) bool { return t.What == what }, figure)
 }
 
 // judgeTails compares within a turn: its median is of the same minutes. A median above the one at the peak is that of a queue, and no
-// measure for anything.
+// measure for anything. What is required holds for half the peak, not for a given rate.
 func (r *Results) judgeTails() {
+	if r.tailsAtRate() {
+		return
+	}
 	for _, what := range []string{batchBids, batchTransfers} {
 		r.verdict("p50 of "+what+" at half the peak, that at the peak over it, within a turn", median(r.tailFigures(what, func(t TailTurn) float64 { return t.PeakP50 / t.P50MS })), 1, 1)
 		for _, v := range []struct {

@@ -58,7 +58,7 @@ func (s *side) tailTurn(ctx context.Context, o *options, what string) (*TailTurn
 	if err != nil {
 		return nil, err
 	}
-	rate := math.Floor(peak.PerSecond() / 2)
+	rate := cmp.Or(o.tailsRate, math.Floor(peak.PerSecond()/2))
 	if rate < 1 {
 		return nil, fmt.Errorf("%.1f a second are too few", peak.PerSecond())
 	}
