@@ -98,7 +98,8 @@ func TestDeadPublisherIsNoticed(t *testing.T) {
 		await(t, "the second attempt", arrived)
 		took := time.Since(killed)
 		close(finish)
-		if p := published(t, alive, made.ID); p.Version != 2 {
+		// On a machine that stalls, the other one may seem dead, too.
+		if p := published(t, alive, made.ID); p.Version < 2 || p.Version > 2 && testpromise.On() {
 			t.Errorf("published by attempt %d", p.Version)
 		}
 		start(t, dead)

@@ -151,22 +151,22 @@ func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 	t.Parallel()
 	b := alone(t)
-	future := time.Now().Add(300 * time.Millisecond).UnixMilli()
-	setToken(t, b, future, 990)
-	ahead := 0
-	for last := int64(0); time.Now().UnixMilli() < future+200; {
-		g := acquire(t, b, request(time.Second, 0, "k"))
-		if g.Tokens["k"] <= last {
-			t.Fatalf("token %d after %d", g.Tokens["k"], last)
+	last, enough := int64(0), false
+	for by := 300 * time.Millisecond; !enough; by *= 2 { // A slow machine gets more time for them.
+		future, ahead := time.Now().Add(by).UnixMilli(), 0
+		setToken(t, b, future, 990)
+		for time.Now().UnixMilli() < future+200 {
+			g := acquire(t, b, request(time.Second, 0, "k"))
+			if g.Tokens["k"] <= last {
+				t.Fatalf("token %d after %d", g.Tokens["k"], last)
+			}
+			last = g.Tokens["k"]
+			if last > time.Now().UnixMicro() {
+				ahead++
+			}
+			testwait.Must(t, b.Release(t.Context(), g))
 		}
-		last = g.Tokens["k"]
-		if last > time.Now().UnixMicro() {
-			ahead++
-		}
-		testwait.Must(t, b.Release(t.Context(), g))
-	}
-	if ahead < 20 {
-		t.Errorf("%d tokens were ahead of the clock: too few to tell", ahead)
+		enough = ahead >= 20
 	}
 }
 
@@ -330,31 +330,26 @@ func brokenConnections(t *testing.T, l testredis.Library) { //nolint:thelper // 
 func TestHandOverIsHeard(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
-	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{})
+	var seen counts
+	b, other := open(t, server.Addr(), Options{}), open(t, server.Addr(), Options{Observer: &seen})
 	const n = 20
-	var slow int
 	for range n {
 		g := acquire(t, b, request(10*time.Second, lock.Forever, "k"))
-		at := make(chan time.Time, 1)
 		var done sync.WaitGroup
 		done.Go(func() {
 			g, err := other.Acquire(t.Context(), request(10*time.Second, lock.Forever, "k"))
-			at <- time.Now()
 			if err == nil {
 				err = other.Release(t.Context(), lock.Grant{ID: g.ID})
 			}
 			testwait.Check(t, err)
 		})
 		hears(t, b, other)
-		released := time.Now()
 		testwait.Must(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
-		if took := (<-at).Sub(released); took > 50*time.Millisecond {
-			slow++
-		}
 		done.Wait()
 	}
-	if slow > n/4 {
-		t.Errorf("%d of %d hand-overs took more than 50ms", slow, n)
+	// On a slow machine, some are found by looking before they are heard.
+	if found := seen.found.Load(); found > n/2 {
+		t.Errorf("%d of %d hand-overs were found, not heard", found, n)
 	}
 }
 

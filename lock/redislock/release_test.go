@@ -45,17 +45,14 @@ func nothing(t *testing.T, b *Backend) {
 // Releasing a grant that somebody waits for hands it on.
 func TestReleasedGrantsAreHandedOn(t *testing.T) {
 	t.Parallel()
-	slow := 0
+	found := int64(0)
 	const n = 10
 	for range n {
 		holder, other, seen, held, granted := contended(t, time.Minute)
 		hears(t, holder, other)
-		began := time.Now()
 		testwait.Must(t, holder.Release(t.Context(), held))
 		g := <-granted
-		if time.Since(began) > 50*time.Millisecond {
-			slow++
-		}
+		found += seen.found.Load()
 		if !g.Waited || g.Tokens["k"] <= held.Tokens["k"] || seen.handedOver.Load() != 1 || seen.expired.Load() != 0 {
 			t.Errorf("granted %+v; %d handed over, %d expired", g, seen.handedOver.Load(), seen.expired.Load())
 		}
@@ -65,8 +62,8 @@ func TestReleasedGrantsAreHandedOn(t *testing.T) {
 		testwait.Check(t, other.Release(t.Context(), g))
 		nothing(t, holder)
 	}
-	if slow > n/4 {
-		t.Errorf("%d of %d hand-overs took more than 50ms", slow, n)
+	if found > n/2 { // On a slow machine, some are found by looking before they are heard.
+		t.Errorf("%d of %d hand-overs were found, not heard", found, n)
 	}
 }
 

@@ -82,6 +82,19 @@ func skewed(t *testing.T, open func() (lock.Backend, func()), by string) func() 
 	}
 }
 
+// whileMoving returns a context that ends when nobody has called moved for as long as [patience]. However much there is to do, and however
+// slow the machine, something moves.
+func whileMoving(t *testing.T) (ctx context.Context, moved func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	stuck := time.AfterFunc(patience, cancel)
+	t.Cleanup(func() {
+		stuck.Stop()
+		cancel()
+	})
+	return ctx, func() { stuck.Reset(patience) }
+}
+
 // Scripts that the server has forgotten are sent again, whoever is waiting meanwhile.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
@@ -92,8 +105,7 @@ func scriptFlush(t *testing.T, l testredis.Library) { //nolint:thelper // It is 
 	server := testredis.Start(t)
 	admin := connect(t, server.Addr())
 	a, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx, moved := whileMoving(t)
 	var all sync.WaitGroup
 	for i := range 8 {
 		b := []*Backend{a, other}[i%2]
@@ -106,6 +118,7 @@ func scriptFlush(t *testing.T, l testredis.Library) { //nolint:thelper // It is 
 				}
 				testwait.Check(t, testwait.Err(b.Renew(ctx, g.ID, 0)))
 				testwait.Check(t, b.Release(ctx, lock.Grant{ID: g.ID}))
+				moved()
 			}
 		})
 	}
@@ -183,8 +196,7 @@ func subscriptionRefused(t *testing.T, l testredis.Library) { //nolint:thelper /
 	testwait.Must(t, admin.Do(t.Context(), admin.B().Arbitrary("ACL", "SETUSER", "default", "resetchannels").Build()).Error())
 	var seen counts
 	b, other := openBy(t, l, server.Addr(), Options{Observer: &seen}), openBy(t, l, server.Addr(), Options{Observer: &seen})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx, moved := whileMoving(t)
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {
@@ -196,6 +208,7 @@ func subscriptionRefused(t *testing.T, l testredis.Library) { //nolint:thelper /
 					return
 				}
 				testwait.Check(t, b.Release(ctx, lock.Grant{ID: g.ID}))
+				moved()
 			}
 		})
 	}
