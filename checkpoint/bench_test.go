@@ -82,9 +82,7 @@ func encodes[R any](b *testing.B, result func(int) R) {
 	b.Helper()
 	j, _ := largest(b, result)
 	for b.Loop() {
-		if _, err := j.encode(j.next()); err != nil {
-			b.Fatal(err)
-		}
+		testwait.Must(b, testwait.Err(j.encode(j.next())))
 	}
 }
 
@@ -97,9 +95,7 @@ func decodes[R any](b *testing.B, result func(int) R) {
 	b.Helper()
 	_, body := largest(b, result)
 	for b.Loop() {
-		if _, err := Decode(body); err != nil {
-			b.Fatal(err)
-		}
+		testwait.Must(b, testwait.Err(Decode(body)))
 	}
 }
 

@@ -38,9 +38,7 @@ func TestAuction(t *testing.T) {
 	if client.CodeOf(err) != "cooldown" || answer.Attempts != 1 || answer.Header.Get("Retry-After") != "3600" {
 		t.Errorf("a hasty raise: %v, %+v", err, answer)
 	}
-	if _, err := c.Bid(ctx, made.ID, client.BidRequest{Account: b, Amount: 40}); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(c.Bid(ctx, made.ID, client.BidRequest{Account: b, Amount: 40})))
 	if least, err := c.MinWinningBid(ctx, made.ID); err != nil || least != 51 {
 		t.Errorf("the least winning bid is %d, %v", least, err)
 	}

@@ -203,9 +203,7 @@ func TestBatcherDividesWhatIsTooMuch(t *testing.T) {
 	var all sync.WaitGroup
 	for range calls {
 		all.Go(func() {
-			if _, err := c.Deposit(t.Context(), client.MovementRequest{Account: account, Amount: 1}); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, testwait.Err(c.Deposit(t.Context(), client.MovementRequest{Account: account, Amount: 1})))
 		})
 	}
 	testwait.Eventually(t, patience, "the others wait", func() bool { return b.commands.Load()+int64(c.Waiting()) == calls })
@@ -267,9 +265,7 @@ func TestBatcherPassesAStuckBatch(t *testing.T) {
 	}()
 	testwait.Eventually(t, patience, "the first batch is under way", func() bool { return b.batches.Load() == 1 })
 	for range 3 { // The second one begins when the first is late, and the others do not wait for that.
-		if _, err := c.Deposit(t.Context(), client.MovementRequest{Account: account, Amount: 1}); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(c.Deposit(t.Context(), client.MovementRequest{Account: account, Amount: 1})))
 	}
 	leave()
 	if err := <-first; !errors.Is(err, context.Canceled) {

@@ -38,13 +38,9 @@ func open(t *testing.T, c *client.Client, amount int64, n int) (ids []string) {
 	for range n {
 		id := "test-" + uuid.NewString()
 		ids = append(ids, id)
-		if _, err := c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: id, Currency: "SIM"}); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: id, Currency: "SIM"})))
 		if amount > 0 {
-			if _, err := c.Deposit(t.Context(), client.MovementRequest{Account: id, Amount: amount, Memo: "float"}); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(c.Deposit(t.Context(), client.MovementRequest{Account: id, Amount: amount, Memo: "float"})))
 		}
 	}
 	return ids
@@ -61,9 +57,7 @@ func TestLedger(t *testing.T) {
 	if read, err := c.GetTransfer(ctx, moved.ID); err != nil || !reflect.DeepEqual(read, moved) {
 		t.Errorf("read %+v, %v, want %+v", read, err, moved)
 	}
-	if _, err := c.Withdraw(ctx, client.MovementRequest{Account: b, Amount: 100}); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(c.Withdraw(ctx, client.MovementRequest{Account: b, Amount: 100})))
 	hold, err := c.Hold(ctx, client.HoldRequest{Account: b, Amount: 300, ExpiresIn: "1h"})
 	if err != nil || hold.ExpiresAt.IsZero() {
 		t.Fatalf("%+v, %v", hold, err)
@@ -145,9 +139,7 @@ func TestPages(t *testing.T) {
 	if !made.PublishedAt.IsZero() || made.BaseLength != 0 {
 		t.Errorf("null came as %v, %v", made.PublishedAt, made.BaseLength)
 	}
-	if _, err := c.CancelCampaign(ctx, made.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(c.CancelCampaign(ctx, made.ID)))
 	if s, err := c.Statistics(ctx, made.ID); err != nil || !s.FirstSaleAt.IsZero() || s.Status != "cancelled" {
 		t.Errorf("%+v, %v", s, err)
 	}

@@ -57,9 +57,7 @@ func TestLocks(t *testing.T) {
 		t.Errorf("%v, cycle %q", err, problem.Cycle)
 	}
 	testwait.Must(t, c.ReleaseLock(ctx, b.ID))
-	if err := <-waiting; err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, <-waiting)
 	if waits, err := c.DatabaseWaits(ctx); err != nil || waits.Waits == nil {
 		t.Errorf("database waits %+v, %v", waits, err)
 	}

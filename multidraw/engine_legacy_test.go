@@ -112,9 +112,7 @@ func TestEngineTakesOverStatesOfTheRequirement(t *testing.T) {
 	}
 	fresh, err := e.DrawMultipleFromPrizes(ctx, lockKey, list, 5, multidraw.Order{ID: "fresh", PrizeObjects: true})
 	testwait.Must(t, err)
-	if _, err := fresh.Proof(ctx); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(fresh.Proof(ctx)))
 	for id, d := range map[string]*multidraw.Drawn{"loot": drawn, "fresh": fresh} {
 		text, err := client.Do(ctx, client.B().Get().Key(checkpoint.Key{LockKey: lockKey, ID: id}.String()).Build()).AsBytes()
 		testwait.Must(t, err)

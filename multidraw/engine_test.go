@@ -68,9 +68,7 @@ func TestEngineDraws(t *testing.T) {
 	}
 	proof, err := got.Proof(ctx)
 	testwait.Must(t, err)
-	if err := errors.Join(proof.Verify(ctx), proof.VerifyCommitment(got.Commitment)); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, errors.Join(proof.Verify(ctx), proof.VerifyCommitment(got.Commitment)))
 	// The same again is the same answer; the id stands for its parameters and its seed.
 	again, err := e.DrawMultipleInRange(ctx, "many", math.MinInt64, math.MaxInt64, 2500, multidraw.Order{ID: "op"})
 	if err != nil || !slices.Equal(again.Ints, got.Ints) {
@@ -90,9 +88,7 @@ func TestEngineDraws(t *testing.T) {
 	if err != nil || len(won.PrizeIDs) != 50 || won.Ints != nil {
 		t.Fatalf("%+v, %v", won, err)
 	}
-	if _, err := won.Proof(ctx); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(won.Proof(ctx)))
 	back, err := e.Rollback(ctx, "many", "wheel", multidraw.Order{})
 	if err != nil || back.Status != checkpoint.StatusRolledBack || !slices.Equal(back.PrizeIDs, won.PrizeIDs) {
 		t.Errorf("%+v, %v", back, err)
@@ -107,9 +103,7 @@ func TestEngineDraws(t *testing.T) {
 	if _, err := e.Resume(ctx, "many", "absent", multidraw.Order{}); !errors.Is(err, checkpoint.ErrNotFound) {
 		t.Errorf("resume of nothing: %v", err)
 	}
-	if err := e.Delete(ctx, "many", "wheel"); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, e.Delete(ctx, "many", "wheel"))
 	if state, err = e.State(ctx, "many", "wheel"); state != nil || err != nil {
 		t.Errorf("%+v, %v", state, err)
 	}
@@ -200,9 +194,7 @@ func TestEngineIsExclusive(t *testing.T) {
 	if err != nil || len(rest.Ints) != 5000 || !slices.Equal(rest.Ints[:3000], got.Ints) {
 		t.Fatal(err)
 	}
-	if _, err := rest.Proof(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(rest.Proof(t.Context())))
 }
 
 // TestNewID: names of operations that begin in the same second differ, tell the time, and are parts of keys.

@@ -67,9 +67,7 @@ func dataDir(t *testing.T) string {
 	}
 	testwait.Must(t, err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, os.RemoveAll(dir))
 	})
 	return dir
 }

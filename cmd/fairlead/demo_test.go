@@ -25,7 +25,5 @@ func TestDemoStartsServers(t *testing.T) {
 	if err != nil || cmd.Name() != "serve" {
 		t.Fatalf("%v, %v", cmd, err)
 	}
-	if err := cmd.ParseFlags(args); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, cmd.ParseFlags(args))
 }

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestSagas runs the verbs against answers as the server gives them.
@@ -28,9 +30,7 @@ func TestSagas(t *testing.T) {
 		case "/v1/sagas":
 			answer = `{"items":[` + stuck + `],"next":"abc"}`
 		}
-		if _, err := io.WriteString(w, answer); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(io.WriteString(w, answer)))
 	}))
 	defer house.Close()
 	t.Setenv(keyVariable, "a key")

@@ -24,9 +24,7 @@ func execs(t *testing.T, url string, statements ...string) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
 }
 
 // turns waits until /readyz gives a reason for being unready, or is 200 with none.

@@ -145,9 +145,7 @@ func openWorld(t *testing.T) *pgx.Conn {
 	conn, err := pgx.Connect(ctx, pgtest.NewDatabase(t, migrated))
 	testwait.Must(t, err)
 	t.Cleanup(func() {
-		if err := conn.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, conn.Close(context.Background()))
 	})
 	mustExec(ctx, t, conn, helpers)
 	mustExec(ctx, t, conn, calls(world))
@@ -318,9 +316,7 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 			tx, err := conn.Begin(t.Context())
 			testwait.Must(t, err)
 			defer func() {
-				if err := tx.Rollback(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, tx.Rollback(t.Context()))
 			}()
 			mustExec(t.Context(), t, tx, calls(test.damage))
 			results, err := audit.Report(t.Context(), savepoints{tx})

@@ -20,9 +20,7 @@ func TestAuthenticateKeys(t *testing.T) {
 	admin := store.addKey(t, RoleAdmin, "a1")
 	service := store.addKey(t, RoleService, "s1")
 	dotted := "an.operators.own-admin-key-0123456789"
-	if _, err := EnsureAdminKey(t.Context(), store, dotted, "own", time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(EnsureAdminKey(t.Context(), store, dotted, "own", time.Now())))
 	for _, jwtOptions := range []JWTOptions{{}, {Secret: testSecret()}} {
 		a := newAuth(t, Options{Store: store, JWT: jwtOptions})
 		for _, c := range []struct {
@@ -78,9 +76,7 @@ func TestOneLookupForMany(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
-				if _, err := a.Authenticate(t.Context(), "Bearer "+secret); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, testwait.Err(a.Authenticate(t.Context(), "Bearer "+secret)))
 			})
 		}
 		wg.Wait()
@@ -101,9 +97,7 @@ func TestBusyKeyNeverWaits(t *testing.T) {
 		a := newAuth(t, Options{Store: store})
 		for i := range 3000 { // 30 s
 			start := time.Now()
-			if _, err := a.Authenticate(t.Context(), "Bearer "+secret); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), "Bearer "+secret)))
 			if waited := time.Since(start); i > 0 && waited > 0 {
 				t.Fatalf("request %d waited %s", i, waited)
 			}
@@ -215,9 +209,7 @@ func TestStoreOutage(t *testing.T) {
 				store := newMemStore()
 				secret := store.addKey(t, RoleService, "s1")
 				a := newAuth(t, Options{Store: store})
-				if _, err := a.Authenticate(t.Context(), "Bearer "+secret); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), "Bearer "+secret)))
 				store.set(outage)
 				begin := time.Now()
 				time.Sleep(1900 * time.Millisecond)
@@ -266,9 +258,7 @@ func TestRefusalIsShort(t *testing.T) {
 		if n := store.lookups.Load(); n != 1 {
 			t.Errorf("%d look-ups for one bad key", n)
 		}
-		if _, err := EnsureAdminKey(t.Context(), store, secret, "k", time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(EnsureAdminKey(t.Context(), store, secret, "k", time.Now())))
 		time.Sleep(refusalFresh)
 		if _, err := a.Authenticate(t.Context(), "Bearer "+secret); err != nil {
 			t.Errorf("a second later: %v", err)
@@ -284,9 +274,7 @@ func TestFloodOfStrangers(t *testing.T) {
 		store := newMemStore()
 		secret := store.addKey(t, RoleService, "s1")
 		a := newAuth(t, Options{Store: store})
-		if _, err := a.Authenticate(t.Context(), "Bearer "+secret); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), "Bearer "+secret)))
 		store.set(func(s *memStore) { s.latency = 10 * time.Millisecond })
 		time.Sleep(keyGrace) // The key must be looked up amid the flood.
 
@@ -301,9 +289,7 @@ func TestFloodOfStrangers(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		if _, err := a.Authenticate(t.Context(), "Bearer "+secret); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(a.Authenticate(t.Context(), "Bearer "+secret)))
 		if waited := time.Since(start); waited > 10*time.Millisecond {
 			t.Errorf("the known key waited %s", waited)
 		}
@@ -392,9 +378,7 @@ func TestHotPathDoesNotAllocate(t *testing.T) {
 	a := newAuth(t, Options{Store: store, JWT: JWTOptions{Secret: testSecret()}, Now: func() time.Time { return time.Unix(1, 0) }})
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() {
-		if _, err := a.Authenticate(ctx, secret); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(a.Authenticate(ctx, secret)))
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -239,13 +239,9 @@ func TestKeySetRefreshAhead(t *testing.T) {
 	i := newIssuer(t, jwkOf(t, s["p256"], "k", nil))
 	a, clock := setAuth(t, i)
 	token := tokenOf(t, jwt.SigningMethodES256, s["p256"], "k")
-	if _, err := a.Authenticate(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
 	clock.advance(setRefreshAfter)
-	if _, err := a.Authenticate(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
 	for deadline := time.Now().Add(10 * time.Second); i.fetches.Load() < 2; {
 		if time.Now().After(deadline) {
 			t.Fatal("the set is not renewed")
@@ -304,9 +300,7 @@ func TestIssuerOutage(t *testing.T) {
 			i := newIssuer(t, good)
 			a, clock := setAuth(t, i)
 			token := tokenOf(t, jwt.SigningMethodES256, s["p256"], "k")
-			if _, err := a.Authenticate(t.Context(), token); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
 			outage(i)
 			clock.advance(setUsable - time.Second)
 			if _, err := a.Authenticate(t.Context(), token); err != nil {
@@ -339,9 +333,7 @@ func TestIssuerHangs(t *testing.T) {
 	i := newIssuer(t, jwkOf(t, s["p256"], "k", nil))
 	a, clock := setAuth(t, i)
 	token := tokenOf(t, jwt.SigningMethodES256, s["p256"], "k")
-	if _, err := a.Authenticate(t.Context(), token); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
 	release := make(chan struct{})
 	i.mu.Lock()
 	i.wait = release
@@ -349,9 +341,7 @@ func TestIssuerHangs(t *testing.T) {
 	defer close(release)
 	clock.advance(setFresh)
 	start := time.Now()
-	if _, err := a.Authenticate(t.Context(), token); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(a.Authenticate(t.Context(), token)))
 	if waited := time.Since(start); waited > 4*time.Second {
 		t.Errorf("waited %s", waited)
 	}

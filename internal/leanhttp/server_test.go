@@ -283,9 +283,7 @@ func TestShutdownWaitsForWhatIsUnderWay(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	busy.closed()
-	if err := <-down; err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, <-down)
 	if err := r.server.Shutdown(t.Context()); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
@@ -300,9 +298,7 @@ func TestClientGoesAway(t *testing.T) {
 	<-r.began
 	testwait.Must(t, p.Close())
 	close(r.hold)
-	if err := r.server.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, r.server.Shutdown(t.Context()))
 }
 
 func TestShutdownEndsWithItsContext(t *testing.T) {
@@ -322,9 +318,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	if a, _ := unborn.answer(); !a.Close {
 		t.Errorf("%+v", a)
 	}
-	if err := r.server.Close(); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, r.server.Close())
 	busy.closed()
 	close(r.hold)
 }
@@ -365,9 +359,7 @@ func TestOtherConnectionsGoToNetHTTP(t *testing.T) {
 		t.Error(body)
 	}
 	_ = c.Close()
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, s.Shutdown(t.Context()))
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		t.Error(err)
 	}

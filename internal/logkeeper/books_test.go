@@ -35,9 +35,7 @@ func TestClosingsProveBalances(t *testing.T) {
 			testwait.Check(t, tlog.CheckRecord(place.Path, int64(n), closing.Root, int64(i), place.Hash))
 		}
 	}
-	if err := NewCloser(name).Add(Account{ID: "b"}); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, NewCloser(name).Add(Account{ID: "b"}))
 	c := NewCloser(name)
 	_ = c.Add(Account{ID: "b"})
 	if err := c.Add(Account{ID: "a"}); err == nil {

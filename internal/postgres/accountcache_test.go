@@ -79,9 +79,7 @@ func TestRememberedAccounts(t *testing.T) {
 	before := balance("ann")
 	lie := func(by int64) {
 		t.Helper()
-		if _, err := db.pool.Exec(t.Context(), `UPDATE accounts SET available = available + $1 WHERE id = 'ann'`, by); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(db.pool.Exec(t.Context(), `UPDATE accounts SET available = available + $1 WHERE id = 'ann'`, by)))
 	}
 	lie(7)
 	testwait.Must(t, d.transfer(t, here, "ben", "ann", 1))
@@ -202,9 +200,7 @@ func TestTrustedKeys(t *testing.T) {
 	}
 	move := ledger.MakeTransfer{From: "ann", To: "ben", Amount: 10}
 	for range 4 {
-		if _, err := commit(key, move); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(commit(key, move)))
 	}
 	if a, err := commit(key, move); err != nil || !strings.Contains(string(a.Body), `"completed"`) {
 		t.Errorf("a repeat is answered %+v, %v", a, err)
@@ -246,9 +242,7 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 					return here.Commit(t.Context(), ledger.Want{Accounts: slices.Clone(used)}, func(u *ledger.Unit) {
 						decisions++
 						for i := range share / 2 {
-							if _, err := ledger.Decide(u.Book, ledger.MakeTransfer{From: used[i], To: used[share-1-i], Amount: 1}); err != nil {
-								t.Error(err)
-							}
+							testwait.Check(t, testwait.Err(ledger.Decide(u.Book, ledger.MakeTransfer{From: used[i], To: used[share-1-i], Amount: 1})))
 						}
 					})
 				}
@@ -259,9 +253,7 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 				blocker, err := db.pool.Begin(t.Context())
 				testwait.Must(t, err)
 				middle := used[share/2]
-				if _, err := blocker.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE`, middle); err != nil {
-					t.Fatal(err)
-				}
+				testwait.Must(t, testwait.Err(blocker.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE`, middle)))
 				decisions = 0
 				done := make(chan error, 1)
 				go func() { done <- move() }()

@@ -63,9 +63,7 @@ func TestAPIKeys(t *testing.T) {
 	if err != nil || revoked.RevokedAt == nil {
 		t.Fatalf("revoked %+v, %v", revoked, err)
 	}
-	if err := store.RevokeKey(ctx, worker.ID); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, store.RevokeKey(ctx, worker.ID))
 	if again, err := store.KeyByHash(ctx, worker.Hash); err != nil || !again.RevokedAt.Equal(*revoked.RevokedAt) {
 		t.Errorf("revoked again %+v, %v", again, err)
 	}

@@ -223,9 +223,7 @@ func TestCooldownAndReplayOnAnotherProcess(t *testing.T) {
 	here, there := newHouse(t, url), newHouse(t, url)
 	fund(t, newLedgerService(t, here.db), 100, "seller", "ann", "ben")
 	id := here.open(func(c *auction.Create) { c.Cooldown = time.Hour })
-	if _, err := here.bid(id, "ben", 5); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(here.bid(id, "ben", 5)))
 	first := keyed[auction.Op](auction.PlaceBid{Account: "ann", Amount: 10}, "k", "10")
 	a, err := there.service.Execute(t.Context(), id, first)
 	if err != nil || a.Status != 201 {
@@ -291,9 +289,7 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	here, there := newHouse(t, url), newHouse(t, url)
 	fund(t, newLedgerService(t, here.db), 100, "seller", "ann", "ben")
 	id := here.open(nil)
-	if _, err := here.bid(id, "ann", 10); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(here.bid(id, "ann", 10)))
 	entry := here.store.memory.Enter(id)
 	known := here.store.memory.Lock(t.Context(), entry, patience)
 	lost, err := here.service.Auction(t.Context(), id)
@@ -306,9 +302,7 @@ func TestRememberedAuctionOfALostTimeline(t *testing.T) {
 	known.Revision, known.Last.Bid = uuid.New(), bid
 	here.store.memory.Unlock(entry, known)
 	here.store.memory.Leave(id, entry)
-	if _, err := there.bid(id, "ben", 11); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(there.bid(id, "ben", 11)))
 	// Under the auction's lock: a speculative bid would fail, and what is remembered be forgotten.
 	var result any
 	var refusal error

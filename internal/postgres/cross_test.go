@@ -147,9 +147,7 @@ func TestResolver(t *testing.T) {
 	resolve(0)
 	// Nothing in the log, which has lost it: a sibling was committed.
 	lost := uuid.New()
-	if _, err := ledgers[cross.Local].Prepare(t.Context(), debitLeg(lost, "alice", 5), saga.GID(coordinator, lost, 1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(ledgers[cross.Local].Prepare(t.Context(), debitLeg(lost, "alice", 5), saga.GID(coordinator, lost, 1, 0))))
 	testwait.Must(t, end(t, ledgers[cross.Local], saga.GID(coordinator, lost, 1, 0), true))
 	prepare(lost, 1, "alice")
 	resolve(0)
@@ -196,9 +194,7 @@ func TestResolver(t *testing.T) {
 func end(t *testing.T, p saga.Participant, gid string, commit bool) error {
 	t.Helper()
 	other, incarnation := "test:"+uuid.NewString(), uuid.New()
-	if _, err := p.MoveFence(t.Context(), other, uuid.Nil, uuid.New(), incarnation); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(p.MoveFence(t.Context(), other, uuid.Nil, uuid.New(), incarnation)))
 	return p.EndPrepared(t.Context(), gid, commit, other, incarnation)
 }
 
@@ -211,17 +207,13 @@ func TestPreparedIsInTheWay(t *testing.T) {
 	fund(t, newLedgerService(t, db), 100, "alice")
 	l := NewCrossLedger(db)
 	first, second := "fairlead:x:"+uuid.NewString()+":1:0", "fairlead:x:"+uuid.NewString()+":1:0"
-	if _, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 10), first); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 10), first)))
 	began := time.Now()
 	_, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 10), second)
 	if v, code := pgkit.Classify(err); v != pgkit.Conflict || code != "55P03" || time.Since(began) > patience {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
-	if err := errors.Join(end(t, l, second, false), end(t, l, first, false), end(t, l, first, false)); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, errors.Join(end(t, l, second, false), end(t, l, first, false), end(t, l, first, false)))
 	nothingBlocked(t, db) // Until the account has been looked at, it counts as blocked.
 	if o, err := l.Prepare(t.Context(), debitLeg(uuid.New(), "alice", 1000), first); err != nil || !o.Refused {
 		t.Errorf("%+v, %v", o, err)
@@ -256,9 +248,7 @@ func TestClaimsOfSagas(t *testing.T) {
 		group.Go(func() {
 			for range 5 {
 				claimed, err := own.Claim(t.Context(), uuid.New(), []string{"other", "test"}, time.Minute, 7)
-				if err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, err)
 				mu.Lock()
 				for _, s := range claimed {
 					if terms[s.ID] != 0 || s.Term != 2 {
@@ -331,9 +321,7 @@ func TestIdentity(t *testing.T) {
 	conn := pgtest.Connect(t, url)
 	role := fmt.Sprintf("plain_%d", time.Now().UnixNano())
 	for _, sql := range []string{"CREATE ROLE " + role, "SET ROLE " + role} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
 	}
 	var again string
 	const q = `SELECT c.system_identifier::text || '/' || d.oid FROM pg_control_system() AS c, pg_database AS d WHERE d.datname = current_database()`

@@ -72,9 +72,7 @@ func TestElectionsElsewhere(t *testing.T) {
 	const named = "elected here"
 	db := open(t, Options{URL: pgtest.NewDatabase(t, nil), ElectionSchema: named})
 	for range 2 {
-		if _, err := db.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(db.Migrate(t.Context())))
 	}
 	if _, g, _ := elect(t, db); g.Tokens["auctions"] != 1 {
 		t.Errorf("the first term is %d", g.Tokens["auctions"])
@@ -83,9 +81,7 @@ func TestElectionsElsewhere(t *testing.T) {
 	if got := ask[[]string](t, db, schemas); !slices.Equal(got, []string{named, "public"}) {
 		t.Errorf("locks are in %q", got)
 	}
-	if _, err := db.AdvanceTokens(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(db.AdvanceTokens(t.Context())))
 }
 
 func TestADrainedPoolCostsNoTerm(t *testing.T) {
@@ -95,9 +91,7 @@ func TestADrainedPoolCostsNoTerm(t *testing.T) {
 	testwait.Must(t, err)
 	defer held.Release()
 	e, g, renewed := elect(t, db)
-	if err := errors.Join(renewed(t.Context()), e.Release(t.Context(), g)); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, errors.Join(renewed(t.Context()), e.Release(t.Context(), g)))
 	if err := renewed(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("renewed what was resigned: %v", err)
 	}
@@ -110,17 +104,13 @@ func TestALockedLeaseFailsInTime(t *testing.T) {
 	tx, err := db.pool.Begin(t.Context())
 	testwait.Must(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	if _, err := tx.Exec(t.Context(), `SELECT FROM fairlead_elections.lock_grants FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `SELECT FROM fairlead_elections.lock_grants FOR UPDATE`)))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*electionLockTimeout)
 	defer cancel()
 	if err := renewed(ctx); !errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("a renewal of a locked row: %v", err)
 	}
-	if err := errors.Join(tx.Rollback(t.Context()), renewed(t.Context())); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, errors.Join(tx.Rollback(t.Context()), renewed(t.Context())))
 }
 
 // TestAFrozenServerCannotHangATerm stops the server's processes that serve the elections, and goes on by others.
@@ -137,9 +127,7 @@ func TestAFrozenServerCannotHangATerm(t *testing.T) {
 	if err := renewed(ctx); !errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("a renewal: %v", err)
 	}
-	if err := renewed(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, renewed(t.Context()))
 	if took := time.Since(start); took > patience/2 {
 		t.Errorf("took %s", took)
 	}

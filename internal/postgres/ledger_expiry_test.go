@@ -30,9 +30,7 @@ func expiring(t *testing.T, db *DB, accounts, each int) map[string][]uuid.UUID {
 			}
 			for _, op := range ops {
 				done, err := ledger.Decide(u.Book, op)
-				if err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, err)
 				if h, ok := done.(ledger.Hold); ok {
 					holds[id] = append(holds[id], h.ID)
 				}
@@ -113,9 +111,7 @@ func TestSweepWaitsForNobody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := tx.Exec(t.Context(), lock); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(tx.Exec(t.Context(), lock)))
 			if n := sweep(t, s); n != 3 || left(t, db) != 1500 {
 				t.Errorf("closed %d of the others, %d are left", n, left(t, db))
 			}

@@ -30,9 +30,7 @@ func insertLot(tb testing.TB, tx pgx.Tx, created time.Time, bids int, first, ste
 			FROM generate_series(1, $2::bigint) AS i`, []any{id, bids, created.Add(first), step}},
 		{`INSERT INTO auction_rounds (auction, round, winners, duration, status, extensions) VALUES ($1, 1, 10, 1000000, 'active', 0)`, []any{id}},
 	} {
-		if _, err := tx.Exec(tb.Context(), insert.sql, insert.args...); err != nil {
-			tb.Fatal(err)
-		}
+		testwait.Must(tb, testwait.Err(tx.Exec(tb.Context(), insert.sql, insert.args...)))
 	}
 	return id
 }

@@ -377,9 +377,7 @@ func TestLogTerms(t *testing.T) {
 	if _, err := store.Begin(t.Context(), 1); !errors.Is(err, logkeeper.ErrSuperseded) {
 		t.Errorf("an earlier term begins: %v", err)
 	}
-	if err := store.Append(t.Context(), 2, b); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, store.Append(t.Context(), 2, b))
 }
 
 // TestSealsCountEarlyWitnesses: a cosignature counts whose second was over when the seal's round was due.

@@ -22,9 +22,7 @@ func TestALostCommitHoldsTheRow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := pgtest.Server(t)
-			if _, err := Migrate(t.Context(), server.URL()); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(Migrate(t.Context(), server.URL())))
 			admin := open(t, Options{URL: server.URL()})
 			proxy, through := wire.Through(t, server.URL(), wire.Options{})
 			db := open(t, Options{URL: through})

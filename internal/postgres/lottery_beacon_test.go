@@ -107,9 +107,7 @@ func checkProof(t *testing.T, v venue, id uuid.UUID, sealed *lottery.Seal) {
 	testwait.Must(t, err)
 	proof, err := fairdraw.ParseProof(document)
 	testwait.Must(t, err)
-	if err := proof.VerifyBeacon(beacon.Trust(c.Beacon.Chain.Hash())); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, proof.VerifyBeacon(beacon.Trust(c.Beacon.Chain.Hash())))
 	if err := proof.VerifyBeacon(beacon.Trust()); !errors.Is(err, beacon.ErrUntrusted) {
 		t.Errorf("a chain of the test's own: %v", err)
 	}

@@ -188,9 +188,7 @@ func BenchmarkDrawDefences(b *testing.B) {
 		began := time.Now()
 		for i := range buyers {
 			group.Go(func() {
-				if err := buy(); err != nil {
-					b.Error(err)
-				}
+				testwait.Check(b, buy())
 				all[i] = time.Since(began)
 			})
 		}

@@ -228,9 +228,7 @@ func strand(t *testing.T, v venue, id uuid.UUID, age string) {
 		s := u.State
 		p := s.Campaign.Position(s.Inventory.Pick(0, s.Random))
 		tr, err := s.Book.Move(ledger.KindPurchase, "ben", s.Campaign.Escrow, 10, "")
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		s.Inventory.Sell(p.Layer, p.Ordinal, "ben")
 		s.Campaign.SoldPositions++
 		s.Campaign.Version++
@@ -276,9 +274,7 @@ func TestSweepFinishesStuckDraws(t *testing.T) {
 	for _, v := range []venue{v, other} {
 		group.Go(func() {
 			n, err := v.Sweep(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 			mu.Lock()
 			defer mu.Unlock()
 			finished += n
@@ -401,9 +397,7 @@ func TestAdministrationIsWrittenDown(t *testing.T) {
 	for _, c := range []command.Command[lottery.Op]{
 		keyed[lottery.Op](lottery.Publish{}, "p", ""), keyed[lottery.Op](lottery.Publish{}, "p2", ""), keyed[lottery.Op](lottery.Cancel{}, "x", ""),
 	} {
-		if _, err := v.Execute(t.Context(), id, c); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(v.Execute(t.Context(), id, c)))
 	}
 	log := ask[string](t, v.db, `SELECT string_agg(concat_ws(' ', principal, action, request_id, object = $1), '; ' ORDER BY at, id) FROM audit_log`, id.String())
 	if want := "tester campaign.create r-c t; tester campaign.publish r-p t; tester campaign.cancel r-x t"; log != want {

@@ -51,9 +51,7 @@ func auditDatabase(t *testing.T, url string) {
 		t.Errorf("audit: %v", err)
 		return
 	}
-	if err := errors.Join(audit.Audit(context.Background(), conn), conn.Close(context.Background())); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, errors.Join(audit.Audit(context.Background(), conn), conn.Close(context.Background())))
 }
 
 // open opens a pool of its own, as another process would.
@@ -218,9 +216,7 @@ func closing(t *testing.T, closer func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := closer(ctx); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, closer(ctx))
 }
 
 // do executes a ledger operation that must succeed.

@@ -58,18 +58,14 @@ func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
 	load := func(more string) string {
 		url := pgtest.NewDatabase(t, nil)
 		conn := pgtest.Connect(t, url)
-		if _, err := conn.Exec(t.Context(), step20+more, pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), step20+more, pgx.QueryExecModeSimpleProtocol)))
 		return url
 	}
 	old, fresh := load(""), pgtest.NewDatabase(t, nil)
 	if applied, err := Migrate(t.Context(), old); err != nil || len(applied) != steps(t)-1 {
 		t.Fatalf("applied %+v, %v", applied, err)
 	}
-	if _, err := Migrate(t.Context(), fresh); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), fresh)))
 	checkApplied(t, old)
 	got, want := describe(t, old), describe(t, fresh)
 	if len(want) < 500 || !slices.Equal(got, want) {
@@ -143,9 +139,7 @@ func TestMigrateFromFourAtOnce(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			applied, err := Migrate(t.Context(), url)
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 			count.Add(int64(len(applied)))
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestInventoryOfALostTimeline has a failover lose sales that a process remembers, and as many others made elsewhere.
@@ -27,15 +28,11 @@ func TestInventoryOfALostTimeline(t *testing.T) {
 	here.must(t, id, lottery.Publish{})
 	conn := pgtest.Connect(t, url)
 	for _, sql := range []string{witness, pastTables, `SELECT model.copy()`} {
-		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)))
 	}
 	here.must(t, id, lottery.Buy{Account: "ann"})
 	here.must(t, id, lottery.Buy{Account: "ann"})
-	if _, err := conn.Exec(t.Context(), `SELECT model.go_back()`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `SELECT model.go_back()`)))
 	there.must(t, id, lottery.Buy{Account: "ben"})
 	there.must(t, id, lottery.Buy{Account: "ben"})
 	// By the database, ben has bought what may be bought, and ann nothing.

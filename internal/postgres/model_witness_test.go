@@ -55,9 +55,7 @@ func witnessed(t *testing.T) string {
 	t.Helper()
 	at := database(t)
 	conn := pgtest.Connect(t, at)
-	if _, err := conn.Exec(t.Context(), witness, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), witness, pgx.QueryExecModeSimpleProtocol)))
 	return at
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // world is a database, two servers that remember what they know of it, each behind a proxy, and the clients' own record
@@ -180,9 +181,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{T: t, rng: rand.New(rand.NewPCG(seed, 1)), url: witnessed(t), auctions: map[uuid.UUID]*modelAuction{}}
 	w.around = open(t, Options{URL: w.url, MaxConns: 4})
-	if _, err := w.around.pool.Exec(t.Context(), pastTables, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(w.around.pool.Exec(t.Context(), pastTables, pgx.QueryExecModeSimpleProtocol)))
 	for n := range w.servers {
 		proxy, through := wire.Through(t, w.url, wire.Options{Seed: seed + uint64(n), LoseOneIn: 5, Blackout: 30 * time.Millisecond})
 		s := &modelServer{n: n, proxy: proxy, seen: &fallbacks{of: map[string]int{}}}

@@ -129,9 +129,7 @@ func checkSaved(t *testing.T, db *DB, s *multidraw.Service, o *multidraw.Operati
 	}
 	proof, err := multidraw.NewProof(o)
 	testwait.Must(t, err)
-	if err := errors.Join(proof.Verify(t.Context()), proof.VerifyCommitment(seed.Commitment())); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, errors.Join(proof.Verify(t.Context()), proof.VerifyCommitment(seed.Commitment())))
 }
 
 type silent struct{ mortal }

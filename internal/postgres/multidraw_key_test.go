@@ -91,15 +91,11 @@ func TestMultidrawRollsBackAPart(t *testing.T) {
 	s := newMultidraws(t, &mortal{Multidraws: NewMultidraws(db), left: 3}, multidraw.Options{})
 	o := made(t, s, inRange("part", 20_000, true))
 	awaitStatus(t, s, o.ID, multidraw.StatusInterrupted)
-	if _, err := s.Create(t.Context(), own[multidraw.Op](inRange("part", 1, false))); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(s.Create(t.Context(), own[multidraw.Op](inRange("part", 1, false)))))
 	if held := ask[int64](t, db, `SELECT count(*) FROM multidraws WHERE lock_key = 'part'`); held != 1 {
 		t.Fatalf("%d operations under the lock key of an interrupted one", held)
 	}
-	if _, err := change(t, s, o.ID, multidraw.Rollback{}); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(change(t, s, o.ID, multidraw.Rollback{})))
 	back := operation(t, s, o.ID)
 	if back.Status != multidraw.StatusRolledBack || back.Completed != 3000 || back.Seed != nil {
 		t.Errorf("%+v", back)
@@ -127,9 +123,7 @@ func TestMultidrawKeys(t *testing.T) {
 			a, err := services[i%2].Create(t.Context(), keyed[multidraw.Op](inRange("k", 15_000, false), "same", "body"))
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, err)
 			answers = append(answers, a)
 		})
 	}
@@ -189,9 +183,7 @@ func TestMultidrawKeyWhileItsAnswerIsDecided(t *testing.T) {
 	answers := make(chan command.Answer, len(services))
 	ask1 := func(s *multidraw.Service) {
 		a, err := s.Create(t.Context(), keyed[multidraw.Op](inRange("k", 15_000, false), "same", "body"))
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		answers <- a
 	}
 	go ask1(services[0])

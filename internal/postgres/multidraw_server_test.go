@@ -13,9 +13,7 @@ import (
 func TestMultidrawOutlivesItsDatabase(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	if _, err := Migrate(t.Context(), server.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), server.URL())))
 	db := open(t, Options{URL: server.URL()})
 	s := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	o := made(t, s, inRange("k", 800_000, true))

@@ -50,9 +50,7 @@ func TestMultidrawResumes(t *testing.T) {
 				t.Fatal("the seed is shown before all is drawn")
 			}
 			store = &mortal{Multidraws: NewMultidraws(db), left: 1 + rng.IntN(12), lose: rng.IntN(2) == 0}
-			if _, err := change(t, newMultidraws(t, store, multidraw.Options{}), o.ID, multidraw.Resume{}); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(change(t, newMultidraws(t, store, multidraw.Options{}), o.ID, multidraw.Resume{})))
 			resumed++
 		}
 	}
@@ -99,9 +97,7 @@ func TestMultidrawIsInterrupted(t *testing.T) {
 			t.Errorf("%d draws", lost.Completed)
 		}
 		checkSaved(t, db, alive, lost)
-		if _, err := change(t, alive, d.of, multidraw.Resume{}); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(change(t, alive, d.of, multidraw.Resume{})))
 		checkSaved(t, db, alive, awaitStatus(t, alive, d.of, multidraw.StatusCompleted))
 	}
 }
@@ -234,8 +230,6 @@ func BenchmarkSavedDraws(b *testing.B) {
 func durable(b *testing.B) string {
 	b.Helper()
 	url := pgtest.Server(b).URL()
-	if _, err := Migrate(b.Context(), url); err != nil {
-		b.Fatal(err)
-	}
+	testwait.Must(b, testwait.Err(Migrate(b.Context(), url)))
 	return url
 }

@@ -49,9 +49,7 @@ func (p *process) follow(t *testing.T, topic string) func() live.Message {
 	s := p.hub.NewSubscriber()
 	t.Cleanup(s.Close)
 	var since int64
-	if _, err := s.Subscribe(t.Context(), topic, &since); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(s.Subscribe(t.Context(), topic, &since)))
 	next := func() live.Message {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -178,9 +176,7 @@ func TestNotificationsAreLargeAndManyAndOfOthers(t *testing.T) {
 			t.Fatalf("%d never came", i)
 		}
 	}
-	if err := n.Publish(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, n.Publish(t.Context(), nil))
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("the end: %v", err)

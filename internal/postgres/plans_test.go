@@ -66,9 +66,7 @@ func watchPlans(t *testing.T, cacheMode string) (w *planWatch, direct string) {
 		"auto_explain.log_timing = off", "auto_explain.log_nested_statements = on", "auto_explain.log_format = json",
 		"auto_explain.log_level = notice", "plan_cache_mode = " + cacheMode,
 	} {
-		if _, err := conn.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{config.Database}.Sanitize()+" SET "+setting); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{config.Database}.Sanitize()+" SET "+setting)))
 	}
 	unattended(t, conn)
 	w = &planWatch{seen: map[string]bool{}, problems: map[string]string{}}

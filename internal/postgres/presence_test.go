@@ -127,7 +127,5 @@ func TestAnOutageThatEndsSoonIsWaitedFor(t *testing.T) {
 	}()
 	testwait.Eventually(t, patience, "it is missed", func() bool { reasons, _, _ := seen.seen(); return len(reasons) > 0 })
 	proxy.GiveBack()
-	if err := <-end; err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, <-end)
 }

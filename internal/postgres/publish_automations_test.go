@@ -97,9 +97,7 @@ func TestManyProcessesFireOnce(t *testing.T) {
 			wg.Go(func() {
 				for {
 					_, f, scheduled, err := store.FireDue(t.Context(), firstDraw)
-					if err != nil {
-						t.Error(err)
-					}
+					testwait.Check(t, err)
 					if f == nil {
 						return
 					}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestPace slows a target down that answers 429, and its breaker opens after three publications.
@@ -55,9 +56,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("claimed %d more at once", len(more))
 	}
 	ok := publish.Conclusion{Claim: work[0].Claim, Target: work[0].Target.ID, Slowed: true, Verdict: publish.Verdict{Status: publish.StatusPublished, Result: publish.ResultPublished}}
-	if _, err := p.store.Conclude(t.Context(), []publish.Conclusion{ok}, func(_ *publish.Conclusion, pace publish.Pace, _ time.Time) publish.Pace { return pace.Eased(policy) }); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(p.store.Conclude(t.Context(), []publish.Conclusion{ok}, func(_ *publish.Conclusion, pace publish.Pace, _ time.Time) publish.Pace { return pace.Eased(policy) })))
 	if target, err = p.store.Target(t.Context(), work[0].Target.ID); err != nil || target.Pace.Interval != 10800*time.Millisecond || target.Pace.Refusals != 0 {
 		t.Errorf("%+v, %v", target, err)
 	}

@@ -103,9 +103,7 @@ func TestTokenClaims(t *testing.T) {
 	if err := p.store.SaveToken(t.Context(), dead, p.vault.Seal([]byte("late"), nil)); !errors.Is(err, publish.ErrClaimLost) {
 		t.Errorf("a late token is kept: %v", err)
 	}
-	if err := p.store.ReleaseToken(t.Context(), dead); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, p.store.ReleaseToken(t.Context(), dead))
 	// A token that is given by hand ends a renewal that is under way.
 	alive, _, err := p.store.ClaimToken(t.Context(), id)
 	testwait.Must(t, err)
@@ -121,9 +119,7 @@ func TestTokenClaims(t *testing.T) {
 	testwait.Must(t, err)
 	kept := p.vault.Seal([]byte("kept"), nil)
 	for range 2 {
-		if err := p.store.SaveToken(t.Context(), again, kept); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, p.store.SaveToken(t.Context(), again, kept))
 	}
 	if _, err := p.store.Token(t.Context(), uuid.New()); err == nil {
 		t.Error("a token of nobody")
@@ -242,13 +238,9 @@ func TestReseal(t *testing.T) {
 	for _, target := range []uuid.UUID{hook, id} {
 		read, err := p.store.Target(t.Context(), target)
 		testwait.Must(t, err)
-		if _, err := alone.Open(read.Secret, target[:]); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(alone.Open(read.Secret, target[:])))
 		if read.Previous.Bytes != nil {
-			if _, err := alone.Open(read.Previous, target[:]); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, testwait.Err(alone.Open(read.Previous, target[:])))
 		}
 	}
 	if got, err := publish.NewTokens(p.store, alone).Token(t.Context(), id); err != nil || string(got.Bytes) != "token" || got.Generation != 1 {

@@ -39,9 +39,7 @@ func becomes(t *testing.T, db *DB, want operator.Unreadiness) {
 func TestReadinessSaysWhy(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	if _, err := Migrate(t.Context(), server.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), server.URL())))
 	db := open(t, Options{URL: server.URL(), MaxConns: 2})
 	becomes(t, db, "")
 
@@ -104,9 +102,7 @@ func TestReadinessNoticesAFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = osexec.CommandContext(context.Background(), "umount", "-l", disk).Run() })
 	server := pgtest.Server(t)
-	if _, err := Migrate(t.Context(), server.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), server.URL())))
 	db := open(t, Options{URL: server.URL(), MaxConns: 2})
 	place := filepath.Join(disk, "tables")
 	testwait.Must(t, os.Mkdir(place, 0o700))

@@ -24,9 +24,7 @@ func TestAReadThatIsGivenUpEnds(t *testing.T) {
 	other := pgtest.Connect(t, url)
 	tx, err := other.Begin(t.Context())
 	testwait.Must(t, err)
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE draws IN ACCESS EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `LOCK TABLE draws IN ACCESS EXCLUSIVE MODE`)))
 	waits := func() bool {
 		return ask[bool](t, db, `SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`, before)
 	}

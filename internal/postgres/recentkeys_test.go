@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestRepeatsUndoNothing: a request that comes again is answered from its record, without a transaction that fails.
@@ -14,9 +15,7 @@ func TestRepeatsUndoNothing(t *testing.T) {
 	money := newLedgerService(t, h.db)
 	fund(t, money, 1000, "seller", "ann", "ben")
 	id := h.open(nil)
-	if _, err := h.bid(id, "ben", 1); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(h.bid(id, "ben", 1)))
 	for i := range 5 {
 		a, err := h.service.Execute(t.Context(), id, keyed[auction.Op](auction.PlaceBid{Account: "ann", Amount: 10}, "bid", "10"))
 		if err != nil || a.Status != 201 || a.Replayed != (i > 0) {

@@ -93,9 +93,7 @@ func TestReplica(t *testing.T) {
 		t.Error("the standby answers what it does not have yet")
 	}
 	before, _ := db.Replica()
-	if _, err := NewOperator(db).Accounts(t.Context(), "", "", 100); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(NewOperator(db).Accounts(t.Context(), "", "", 100)))
 	if now, _ := db.Replica(); now != before && now.Served != before.Served {
 		t.Error("a read went to the standby that must not")
 	}

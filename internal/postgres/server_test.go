@@ -27,9 +27,7 @@ import (
 func TestPostgresDies(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Server(t)
-	if _, err := Migrate(t.Context(), server.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), server.URL())))
 	seen := &recorder{}
 	db := open(t, Options{URL: server.URL(), Observer: seen})
 	s := newLedgerService(t, db)
@@ -39,14 +37,10 @@ func TestPostgresDies(t *testing.T) {
 	runs := 0
 	err := store.Commit(t.Context(), ledger.Want{Accounts: []string{"ann", "ben"}}, func(u *ledger.Unit) {
 		if runs++; runs == 1 {
-			if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, syscall.Kill(server.PID(), syscall.SIGKILL))
 			testwait.Eventually(t, patience, "a restart", func() bool { return server.Restarts() > 0 })
 		}
-		if _, err := u.Book.Move(ledger.KindTransfer, "ann", "ben", 30, ""); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(u.Book.Move(ledger.KindTransfer, "ann", "ben", 30, "")))
 	})
 	if err != nil || runs < 2 {
 		t.Fatalf("%d runs: %v", runs, err)
@@ -61,9 +55,7 @@ func TestPostgresDies(t *testing.T) {
 	defer cancel()
 	err = store.Commit(ctx, ledger.Want{Accounts: []string{"ann"}}, func(u *ledger.Unit) {
 		// A decision on what is remembered may be made in vain, as long as nobody is told of it.
-		if _, err := u.Book.Deposit("ann", 1, ""); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(u.Book.Deposit("ann", 1, "")))
 	})
 	if !errors.Is(err, command.ErrUnavailable) || errors.Is(err, command.ErrUnknownOutcome) {
 		t.Errorf("a command: %v", err)
@@ -113,9 +105,7 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 	dir, err := os.MkdirTemp("", "fairlead-") //nolint:usetesting // Paths of t.TempDir are too long for a socket.
 	testwait.Must(t, err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, os.RemoveAll(dir))
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -200,9 +190,7 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 	db := open(t, Options{URL: url})
 	conn := pgtest.Connect(t, url)
 	for _, sql := range []string{`SET application_name = 'somebody'`, `BEGIN`, `LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE`} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -211,9 +199,7 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 	}()
 	blocked := func() string {
 		findings, err := db.Blocked(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		at := slices.IndexFunc(findings, func(f Finding) bool { return f.Check == "blocked" && f.Fatal })
 		if at < 0 {
 			return ""
@@ -222,12 +208,8 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 	}
 	who := fmt.Sprintf("session %d (somebody, idle in transaction)", conn.PgConn().PID())
 	testwait.Eventually(t, patience, "the session is named", func() bool { return strings.Contains(blocked(), who) })
-	if err := conn.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, conn.Close(t.Context()))
+	testwait.Check(t, <-done)
 	if found := blocked(); found != "" {
 		t.Errorf("nobody blocks: %s", found)
 	}
@@ -237,9 +219,7 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 func TestReplication(t *testing.T) { //nolint:tparallel // Its parts use one server, in order.
 	t.Parallel()
 	server := pgtest.Server(t)
-	if _, err := Migrate(t.Context(), server.URL()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), server.URL())))
 	db := open(t, Options{URL: server.URL()})
 	expectFindings(t, db)
 	checkSettings(t, db)

@@ -22,9 +22,7 @@ func TestSnapshotHolders(t *testing.T) {
 		t.Helper()
 		conn := pgtest.Connect(t, url)
 		for _, sql := range append([]string{`SET application_name = '` + name + `'`}, steps...) {
-			if _, err := conn.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
 		}
 		return conn
 	}
@@ -34,9 +32,7 @@ func TestSnapshotHolders(t *testing.T) {
 	session("between", `BEGIN`, `SELECT count(*) FROM accounts`)
 	prepared := session("", `BEGIN`, `SELECT pg_current_xact_id()`, `PREPARE TRANSACTION 'old'`)
 	t.Cleanup(func() {
-		if _, err := db.pool.Exec(context.Background(), `ROLLBACK PREPARED 'old'`); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(db.pool.Exec(context.Background(), `ROLLBACK PREPARED 'old'`)))
 	})
 	testwait.Must(t, prepared.Close(t.Context()))
 	holders, err := db.SnapshotHolders(t.Context())

@@ -23,9 +23,7 @@ func subscribed(t *testing.T, p *press, op publish.CreateSubscription, seqs ...i
 	if op.Topics == nil {
 		op.Topics = topics
 	}
-	if _, err := p.service.Create(t.Context(), own[publish.Op](publish.CreateTarget{Name: op.Name, Kind: publish.KindWebhook, URL: "https://example.com", Timeout: time.Second})); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(p.service.Create(t.Context(), own[publish.Op](publish.CreateTarget{Name: op.Name, Kind: publish.KindWebhook, URL: "https://example.com", Timeout: time.Second}))))
 	op.Target, op.Envelope = op.Name, publish.EnvelopePlain
 	a, err := p.service.Create(t.Context(), own[publish.Op](op))
 	if err != nil || a.Err != nil {
@@ -42,9 +40,7 @@ func bareAuction(t *testing.T, db *DB, seq int64) string {
 			unique_amounts, total_bids, seq, version, revision, created_at)
 		VALUES ($1, 'a', 'active', 'EUR', 'seller', 1, 1, 1, 0, 0, 0, 0, false, 0, $2, 1, gen_random_uuid(), now())`, id, seq)
 	t.Cleanup(func() { // The auditor would miss its events.
-		if _, err := db.pool.Exec(context.Background(), `DELETE FROM auctions WHERE id = $1`, id); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, testwait.Err(db.pool.Exec(context.Background(), `DELETE FROM auctions WHERE id = $1`, id)))
 	})
 	return id.String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/server/edge"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // batched is a command of a batch as a test sends it: members in JSON, of which empty ones are left out.
@@ -320,9 +321,7 @@ func TestBatchKeepsItsOrder(t *testing.T) {
 	answered := make(chan *http.Response, 1)
 	go func() {
 		response, err := e.trySend(batchSend(circle...))
-		if err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, err)
 		answered <- response
 	}()
 	eventually(t, patience, "the batch waits", func() bool { return e.metric("fairlead_blocked_commands") > 0 })

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestForeignHosts sends to a loopback listener what a page sends whose own name was made to lead there.
@@ -38,9 +39,7 @@ func TestForeignHosts(t *testing.T) {
 	go func() { served <- s.Serve(serving, listener, time.Second) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, <-served)
 	})
 	port := listener.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // It listens on TCP.
 	for host, want := range map[string]bool{

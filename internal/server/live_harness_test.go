@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	serverlive "github.com/fairlead-dev/fairlead/internal/server/live"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const livePatience = 20 * time.Second
@@ -70,9 +71,7 @@ func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOpti
 		transport.CloseIdleConnections()
 		ending, stop := context.WithTimeout(context.Background(), livePatience)
 		defer stop()
-		if err := l.edge.Close(ending); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, l.edge.Close(ending))
 		listener.Close()
 		cancel()
 		l.hub.Close()

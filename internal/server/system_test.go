@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestProbes(t *testing.T) {
@@ -74,9 +76,7 @@ func TestMetrics(t *testing.T) {
 	}
 	e.campaignPost(id, "publish", ``).problem(http.StatusConflict, "bad_transition")
 	e.campaignPost(id, "cancel", ``).problem(http.StatusConflict, "bad_transition")
-	if _, err := e.lottery.Sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(e.lottery.Sweep(t.Context())))
 	for name, want := range map[string]float64{
 		"draw_triggered_total": 1, "draw_success_total": 1, `draw_failure_total{error_type="other"}`: 0, "draw_retries_total": 0, "draw_duration_seconds_count": 1,
 		"state_machine_conflicts_total": 2, "oversold_campaigns": 0, "draws_stuck": 0, "commands_total": 6, "advisory_lock_wait_seconds_count": 6,

@@ -104,9 +104,7 @@ func TestAdopt(t *testing.T) {
 			branch := h.inDoubt(t)
 			still := func(when string, s *saga.Service) {
 				t.Helper()
-				if err := s.Resolve(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testwait.Check(t, s.Resolve(t.Context()))
 				doubts, _ := s.InDoubt(t.Context())
 				if len(doubts) != 1 || doubts[0].Verdict != saga.Undecided || len(h.inDoubt(t)) != len(branch) {
 					t.Errorf("%s: %+v", when, doubts)
@@ -232,18 +230,14 @@ func TestFenceIsTakenBetween(t *testing.T) {
 	conn, err := h.pools[0].Acquire(t.Context())
 	testwait.Must(t, err)
 	defer conn.Release()
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock_shared(hashtextextended('saga fence saga:test', 0))`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `SELECT pg_advisory_lock_shared(hashtextextended('saga fence saga:test', 0))`)))
 	if f, err := move(tokens[0], tokens[1], second); err == nil {
 		t.Errorf("taken: %+v", f)
 	}
 	if f, err := move(tokens[0], tokens[1], first); err != nil || f == nil {
 		t.Errorf("its own: %+v, %v", f, err)
 	}
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`)))
 	if f, err := move(tokens[0], tokens[2], second); err != nil || f != nil {
 		t.Errorf("with a token that is gone: %+v, %v", f, err)
 	}
@@ -260,9 +254,7 @@ func TestFenceIsTakenBetween(t *testing.T) {
 	if err := d.EndPrepared(t.Context(), gid, false, "saga:other", first); !errors.Is(err, saga.ErrFenced) {
 		t.Errorf("ended without a fence: %v", err)
 	}
-	if err := d.EndPrepared(t.Context(), gid, false, "saga:test", second); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, d.EndPrepared(t.Context(), gid, false, "saga:test", second))
 }
 
 // TestStoppedCopy starts production and a copy of its data directory, made while nothing ran, at the same time: one of them,
@@ -281,9 +273,7 @@ func TestStoppedCopy(t *testing.T) {
 	testwait.Must(t, h.parts[0].Prepare(t.Context(), saga.GID(coordinator, uuid.New(), 1, 0), nothing))
 	defer func() {
 		for _, gid := range h.inDoubt(t) {
-			if err := end(t, h.parts[0], gid, false); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, end(t, h.parts[0], gid, false))
 		}
 	}()
 	testwait.Eventually(t, patience, "one holds the fences, and the other is disowned", func() bool {
@@ -315,9 +305,7 @@ func TestCopyByContents(t *testing.T) {
 	conn := pgtest.Connect(t, pg.URL())
 	var own string
 	testwait.Must(t, conn.QueryRow(t.Context(), `SELECT current_database()`).Scan(&own))
-	if _, err := conn.Exec(t.Context(), `CREATE DATABASE twin TEMPLATE `+pgx.Identifier{own}.Sanitize()); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `CREATE DATABASE twin TEMPLATE `+pgx.Identifier{own}.Sanitize())))
 	twin := poolOf(t, strings.Replace(pg.URL(), "/"+own+"?", "/twin?", 1))
 	s := h.idle(t, twin, nil)
 	if _, err := s.Prune(t.Context(), time.Hour); !errors.Is(err, saga.ErrDisowned) {
@@ -343,9 +331,7 @@ func TestUnknownCluster(t *testing.T) {
 	role := fmt.Sprintf("plain_%d", time.Now().UnixNano())
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(pool.Exec(t.Context(), sql)))
 	}
 	exec(`CREATE ROLE ` + role)
 	exec(`GRANT ALL ON SCHEMA "some sagas" TO ` + role)
@@ -392,13 +378,9 @@ func TestMovedAlone(t *testing.T) {
 	coordinator, err := pgsaga.NewLog(pool, pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	testwait.Must(t, err)
 	before := h.fence(t, 0, coordinator).Incarnation
-	if _, err := pool.Exec(t.Context(), `UPDATE "some sagas".saga_coordinator SET instance = '1/2/00000001/3'`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(pool.Exec(t.Context(), `UPDATE "some sagas".saga_coordinator SET instance = '1/2/00000001/3'`)))
 	moved := h.idle(t, pool, alone)
-	if _, err := moved.Prune(t.Context(), time.Hour); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, testwait.Err(moved.Prune(t.Context(), time.Hour)))
 	if h.fence(t, 0, coordinator).Incarnation == before {
 		t.Error("it goes on in the life of the original")
 	}

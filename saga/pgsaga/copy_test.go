@@ -149,9 +149,7 @@ func restartWithoutTwoPhase(t *testing.T, pg *localpg.Instance) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.URL())
 	testwait.Must(t, err)
-	if _, err := conn.Exec(t.Context(), `ALTER SYSTEM SET max_prepared_transactions = 0`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `ALTER SYSTEM SET max_prepared_transactions = 0`)))
 	_ = conn.Close(t.Context())
 	pgtest.Restart(t, pg)
 }

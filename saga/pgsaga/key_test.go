@@ -54,9 +54,7 @@ func oneKeyAtATime(t *testing.T, pool *pgxpool.Pool) {
 		ended <- log.Create(t.Context(), uuid.New(), []idempotency.ID{key}, func(*saga.Unit) { close(again) })
 	}()
 	// Another key is nobody's business.
-	if err := log.Create(t.Context(), uuid.New(), []idempotency.ID{other}, func(*saga.Unit) {}); err != nil {
-		t.Error(err)
-	}
+	testwait.Check(t, log.Create(t.Context(), uuid.New(), []idempotency.ID{other}, func(*saga.Unit) {}))
 	select {
 	case <-again:
 		t.Error("two decide under one key")
@@ -64,9 +62,7 @@ func oneKeyAtATime(t *testing.T, pool *pgxpool.Pool) {
 	}
 	close(goOn)
 	for range 2 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, <-ended)
 	}
 	<-again
 }

@@ -33,9 +33,7 @@ func (h *twoDatabases) halfCommitted(t *testing.T, log *pgxpool.Pool, coordinato
 	testwait.Must(t, err)
 	for i, name := range []string{"here", "there"} {
 		gid := saga.GID(coordinator, id, 1, i)
-		if _, err := h.parts[i].Branch(name, effect).Prepare(t.Context(), saga.Call{Saga: id, Step: name}, gid); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(h.parts[i].Branch(name, effect).Prepare(t.Context(), saga.Call{Saga: id, Step: name}, gid)))
 	}
 	testwait.Must(t, end(t, h.parts[0], saga.GID(coordinator, id, 1, 0), true))
 	return id
@@ -59,9 +57,7 @@ func lostDecision(t *testing.T, cancelled bool) {
 	coordinator, err := pgsaga.NewLog(h.pools[0], pgsaga.LogOptions{Schema: testSchema}).Coordinator(t.Context())
 	testwait.Must(t, err)
 	id := h.halfCommitted(t, h.pools[0], coordinator)
-	if _, err := h.pools[0].Exec(t.Context(), `UPDATE "some sagas".sagas SET cancelled = $1`, cancelled); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(h.pools[0].Exec(t.Context(), `UPDATE "some sagas".sagas SET cancelled = $1`, cancelled)))
 	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
 		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
 	}))
@@ -92,9 +88,7 @@ func TestLostLaterTerm(t *testing.T) {
 	})
 	testwait.Must(t, err)
 	lost := saga.GID(coordinator, id, 2, 1)
-	if _, err := h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: id, Step: "there"}, lost); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: id, Step: "there"}, lost)))
 	testwait.Must(t, end(t, h.parts[1], lost, true))
 	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
 		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", effect)}
@@ -123,12 +117,8 @@ func TestLostIntent(t *testing.T) {
 	testwait.Must(t, err)
 	half := h.halfCommitted(t, h.pools[0], coordinator)
 	none := uuid.New()
-	if _, err := h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: none, Step: "there"}, saga.GID(coordinator, none, 1, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.pools[0].Exec(t.Context(), `DELETE FROM "some sagas".sagas`); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(h.parts[1].Branch("there", effect).Prepare(t.Context(), saga.Call{Saga: none, Step: "there"}, saga.GID(coordinator, none, 1, 1))))
+	testwait.Must(t, testwait.Err(h.pools[0].Exec(t.Context(), `DELETE FROM "some sagas".sagas`)))
 	away := poolOf(t, pgtest.NewDatabase(t, install))
 	away.Close()
 	var halted func() error

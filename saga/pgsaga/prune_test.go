@@ -170,9 +170,7 @@ func TestPruneTogether(t *testing.T) {
 	h := openTwo(t)
 	made := insertEnded(t, h, scale(1700, 40_000))
 	young := insertEnded(t, h, 3)
-	if _, err := h.pools[0].Exec(t.Context(), `UPDATE "some sagas".sagas SET ended_at = now() WHERE id = ANY ($1)`, young); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(h.pools[0].Exec(t.Context(), `UPDATE "some sagas".sagas SET ended_at = now() WHERE id = ANY ($1)`, young)))
 	var (
 		group   sync.WaitGroup
 		deleted atomic.Int64
@@ -192,9 +190,7 @@ func TestPruneTogether(t *testing.T) {
 				}
 				deleted.Add(int64(n))
 			}
-			if err := s.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			testwait.Check(t, s.Close(context.Background()))
 		})
 	}
 	group.Wait()

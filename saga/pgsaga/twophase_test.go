@@ -87,9 +87,7 @@ func TestTheViewOfDoubt(t *testing.T) {
 		t.Errorf("who could not be asked: %v", failures)
 	}
 	// An operator gives it up before it is decided: it must not be decided after that.
-	if _, err := p.Compensate(t.Context(), s.ID); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(p.Compensate(t.Context(), s.ID)))
 	close(gate)
 	s, err = p.Wait(testwait.Context(t, patience), s.ID)
 	if err != nil || s.Status != saga.Failed || s.Reason != saga.ReasonCancelled {
@@ -107,9 +105,7 @@ func TestTheViewOfDoubt(t *testing.T) {
 func end(t *testing.T, p saga.Participant, gid string, commit bool) error {
 	t.Helper()
 	other, incarnation := "test:"+uuid.NewString(), uuid.New()
-	if _, err := p.MoveFence(t.Context(), other, uuid.Nil, uuid.New(), incarnation); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(p.MoveFence(t.Context(), other, uuid.Nil, uuid.New(), incarnation)))
 	return p.EndPrepared(t.Context(), gid, commit, other, incarnation)
 }
 

@@ -234,9 +234,7 @@ func TestConcurrentHistories(t *testing.T) {
 						mu.Unlock()
 						old = n
 					case http.StatusConflict:
-						if _, err := fmt.Sscanf(a.text, "%d", &old); err != nil {
-							t.Error(err)
-						}
+						testwait.Check(t, testwait.Err(fmt.Sscanf(a.text, "%d", &old)))
 						n = max(n, old)
 					}
 				}

@@ -24,9 +24,7 @@ func TestAFlushThatTookTooLongGoesOnWhereItStopped(t *testing.T) {
 	write := func(n int, b byte) {
 		p := bytes.Repeat([]byte{b}, n)
 		want.Write(p)
-		if _, err := c.Write(p); err != nil {
-			t.Fatal(err)
-		}
+		testwait.Must(t, testwait.Err(c.Write(p)))
 	}
 	c.cork()
 	write(100_000, 'a')

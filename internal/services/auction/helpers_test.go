@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func epoch() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
@@ -77,9 +78,7 @@ func newWorld(tb testing.TB, create auction.Create, bidders ...string) *world {
 	w.open("shop", "EUR", 0)
 	w.open("usd", "USD", 1000)
 	cr := &auction.Creation{Book: w.book([]string{create.Seller})}
-	if _, err := auction.DecideCreate(cr, create); err != nil {
-		tb.Fatal(err)
-	}
+	testwait.Must(tb, testwait.Err(auction.DecideCreate(cr, create)))
 	w.row = cr.Auctions[0]
 	w.reload()
 	return w

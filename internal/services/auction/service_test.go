@@ -105,9 +105,7 @@ func newService(t *testing.T, m *memory) (*auction.Service, *heard) {
 	h := &heard{bids: map[auction.Outcome]int{}}
 	s := auction.NewService(m, auction.Options{Observer: h, Committed: h.committed})
 	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		testwait.Check(t, s.Close(context.Background()))
 	})
 	return s, h
 }

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // checked is a database of Go maps, a book at work on all of it, and the model that both must agree with.
@@ -360,9 +361,7 @@ func TestRandomOperationsAgreeWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newChecked()
 		for _, id := range ids()[:2] {
-			if _, err := ledger.Decide(h.book, ledger.CreateAccount{ID: id, Currency: "EUR"}); err != nil {
-				t.Fatal(err)
-			}
+			testwait.Must(t, testwait.Err(ledger.Decide(h.book, ledger.CreateAccount{ID: id, Currency: "EUR"})))
 			h.model.apply(ledger.CreateAccount{ID: id, Currency: "EUR"}, h.now, uuid.Nil)
 		}
 		steps := rapid.IntRange(1, 60).Draw(t, "steps")

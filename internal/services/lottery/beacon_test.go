@@ -63,9 +63,7 @@ func TestTheLeadIsKept(t *testing.T) {
 	w.campaign.DrawMode, w.campaign.Beacon = lottery.DrawBeacon, &lottery.Beacon{Chain: testChain()}
 	s := w.begin(lottery.Buy{Account: "ann"})
 	s.Lead = time.Minute
-	if _, err := lottery.Decide(s, lottery.Buy{Account: "ann"}); err != nil {
-		t.Fatal(err)
-	}
+	testwait.Must(t, testwait.Err(lottery.Decide(s, lottery.Buy{Account: "ann"})))
 	if ahead := s.Campaign.Beacon.Seal.DueAt.Sub(w.now); ahead < time.Minute || ahead > time.Minute+3*time.Second {
 		t.Errorf("the round is due %v after the seal", ahead)
 	}
