@@ -121,12 +121,13 @@ func wantStory(t *testing.T, d *Demo) {
 // TestDemoOnAGivenDatabase runs two demos on one database at a time, one of them through a pooler in session mode. It is fuller than
 // that of a demo of one's own, and nobody keeps the keys.
 func TestDemoOnAGivenDatabase(t *testing.T) {
-	server := pgtest.Server(t)
+	url := pgtest.LargeServer(t).URL()
 	leaks := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, leaks) })
-	pooled := pgtest.PgBouncer(t, server.URL(), "pool_mode = session", "default_pool_size = 50").Through(t, server.URL())
+	// The two servers of each demo may need 60 connections, and it has some of its own.
+	pooled := pgtest.PgBouncer(t, url, "pool_mode = session", "default_pool_size = 75").Through(t, url)
 	var both sync.WaitGroup
-	for _, url := range []string{server.URL(), pooled} {
+	for _, url := range []string{url, pooled} {
 		both.Go(func() {
 			d := Demo{DatabaseURL: url, Listen: "127.0.0.1:0", Exit: true, slack: slowMachine}
 			told(t, &d)
@@ -136,7 +137,7 @@ func TestDemoOnAGivenDatabase(t *testing.T) {
 		})
 	}
 	both.Wait()
-	conn, err := pgx.Connect(t.Context(), server.URL())
+	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
