@@ -143,13 +143,24 @@ func Server(tb testing.TB) *localpg.Instance {
 	return ServerOn(tb, nil)
 }
 
+// LargeServer is Server with as many connections as the tests of a package have together, where PostgreSQL's own 100 are too few.
+func LargeServer(tb testing.TB) *localpg.Instance {
+	tb.Helper()
+	return serverOn(tb, sharedConnections, nil)
+}
+
 // ServerOn is Server on what fill puts into its directory; nil: nothing.
 func ServerOn(tb testing.TB, fill func(dir string) error) *localpg.Instance {
+	tb.Helper()
+	return serverOn(tb, 0, fill)
+}
+
+func serverOn(tb testing.TB, connections int, fill func(dir string) error) *localpg.Instance {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("-short: a server of its own takes seconds to start")
 	}
-	i, dir, err := startNew(true, 0, fill)
+	i, dir, err := startNew(true, connections, fill)
 	if err != nil {
 		missing(tb, err)
 	}

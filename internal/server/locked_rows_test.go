@@ -257,6 +257,7 @@ func (e *env) stopsItsOwnAlone(row lockedRow) {
 	}
 	ask := func() <-chan answer {
 		answers := make(chan answer, crowd)
+		began := time.Now()
 		for range crowd {
 			s := row.send
 			s.key = newUUID()
@@ -267,7 +268,9 @@ func (e *env) stopsItsOwnAlone(row lockedRow) {
 		}
 		eventually(e.t, patience, "the commands wait", func() bool {
 			return e.metric("fairlead_blocked_commands") > 0 || // Or they wait on all connections that there are:
-				e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") >= 8
+				e.count("pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") >= 8 ||
+				// Or, where a look took that long, they have waited, and have given up.
+				len(answers) == crowd && time.Since(began) >= command.BlockedFor
 		})
 		return answers
 	}
