@@ -75,3 +75,12 @@ func end(members []*member, err error) {
 		m.done <- err
 	}
 }
+
+// alone returns the statements of one transaction, each by itself.
+func alone(m *member) [][]*pgx.QueuedQuery {
+	groups := make([][]*pgx.QueuedQuery, len(m.queries))
+	for i := range m.queries {
+		groups[i] = m.queries[i : i+1]
+	}
+	return groups
+}
