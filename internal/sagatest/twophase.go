@@ -170,8 +170,10 @@ func (s *suite) decisionStands() {
 		if gids, err := s.inDoubt(); err != nil || len(gids) != c.prepared {
 			s.Errorf("%s: %q are prepared, %v; want %d", c.when, gids, err, c.prepared)
 		}
-		ended := s.ended(s.process(definition, nil), started.ID)
+		other := s.process(definition, nil)
+		ended := s.ended(other, started.ID)
 		s.nothingInDoubt()
+		other.die() // Lest it goes on with the next one before that has been looked at.
 		if got := s.branches(started.ID); ended.Status != saga.Completed || !slices.Equal(got, []string{"here", "there"}) {
 			s.Errorf("%s: it is %s, with %v", c.when, ended.Status, got)
 		}
