@@ -104,10 +104,10 @@ const (
 	whichCheckpoints = `SELECT CASE WHEN to_regclass('pg_catalog.pg_stat_wal') IS NULL THEN ''
 		WHEN to_regclass('pg_catalog.pg_stat_checkpointer') IS NOT NULL THEN 'checkpointer'
 		WHEN to_regclass('pg_catalog.pg_stat_bgwriter') IS NOT NULL THEN 'bgwriter' ELSE '' END`
-	// besideCheckpoints is what is read beside the counts of checkpoints, whose columns and view depend on the version.
-	besideCheckpoints = `, coalesce(s.stats_reset, pg_postmaster_start_time()), w.wal_bytes::float8,
+	// countCheckpoints lacks the columns and the view, which depend on PostgreSQL's version. So it can't be prepared without them.
+	countCheckpoints = `(SELECT %s, coalesce(s.stats_reset, pg_postmaster_start_time()), w.wal_bytes::float8,
 		(SELECT setting::bigint FROM pg_settings WHERE name = 'max_wal_size'), current_setting('checkpoint_timeout')
-		FROM pg_catalog.pg_stat_wal AS w, pg_catalog.pg_stat_`
+		FROM pg_catalog.pg_stat_%s AS s, pg_catalog.pg_stat_wal AS w)`
 )
 
 // earlyCheckpoints reports that the log often reaches max_wal_size before checkpoint_timeout has passed. An engine without the counters gets
@@ -127,7 +127,7 @@ func earlyCheckpoints(ctx context.Context, conn *pgx.Conn) ([]cost, error) {
 		bytes                   float64
 		timeout                 string
 	)
-	err := conn.QueryRow(ctx, "SELECT "+columns+besideCheckpoints+counter+" AS s").Scan(&timed, &requested, &since, &bytes, &limit, &timeout)
+	err := conn.QueryRow(ctx, fmt.Sprintf(countCheckpoints, columns, counter)).Scan(&timed, &requested, &since, &bytes, &limit, &timeout)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
