@@ -250,10 +250,12 @@ const (
 		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at, witnesses`
 	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
 	selectLayers    = `SELECT positions, sold, price, 0 FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
-	selectLastSale  = `SELECT id FROM purchases WHERE campaign = $1 AND seq = $2`
-	selectNewSales  = `SELECT id, layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
-	selectResult    = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
-	selectPrizes    = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
+	// A plan that is made while the table is small stays for as long as nobody analyzes it. The order keeps it from going through all sales of
+	// the campaign in the order of their positions; of an equality the planner would drop the order.
+	selectLastSale = `SELECT id FROM purchases WHERE campaign = $1 AND seq >= $2 AND seq <= $2 ORDER BY seq LIMIT 1`
+	selectNewSales = `SELECT id, layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
+	selectResult   = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
+	selectPrizes   = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
 )
 
 // lockCampaign waits for its turn and reads the campaign as it then stands. Each statement of the round trip has its

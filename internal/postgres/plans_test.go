@@ -256,6 +256,7 @@ func hotStatements() []string {
 		guardedUpdateAccounts, guardedInsertAccounts, updateAccounts, insertTransfers, insertHolds, insertKeys, lockAccounts, selectAccounts,
 		selectHolds, selectKeys, updateHolds, raiseAuction, guardAuction, guardSameAccounts, guardedRaiseUnique, guardedRaiseStanding,
 		insertStanding, insertBids, lockAuctionRow, selectRounds, insertPurchases, guardedSellLayers, guardedUpdateCampaign, lockCampaignRow,
+		selectLastSale,
 		claimDue(), concludePublications, selectEvents, accountSources,
 	}
 }
