@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
@@ -109,7 +110,7 @@ func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.E
 	)
 	defer func() { s.memory.Unlock(t, left) }()
 	if err := s.locked.Acquire(ctx, 1); err != nil {
-		return err
+		return command.Unavailable(err) // Of what was sent before it, the outcome may be unknown: see [speculation.Speculator.Run].
 	}
 	defer s.locked.Release(1)
 	err := s.db.run(ctx, auctionTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {

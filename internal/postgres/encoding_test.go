@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -36,7 +37,11 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 				t.Errorf("%s: %d arguments for %d parameters", q.SQL, len(q.Arguments), len(statement.ParamOIDs))
 				continue
 			}
+			// Those of several transactions are put one behind the other: columns must be equally long.
 			for i, arg := range q.Arguments {
+				if rows := reflect.ValueOf(q.Arguments[0]).Len(); reflect.TypeOf(arg).Kind() == reflect.Slice && reflect.ValueOf(arg).Len() != rows {
+					t.Errorf("%s: $%d has %d rows, $1 has %d", q.SQL, i+1, reflect.ValueOf(arg).Len(), rows)
+				}
 				var p speculation.Params
 				if err := p.Append(arg); err != nil {
 					t.Errorf("%s: $%d: %v", q.SQL, i+1, err)

@@ -133,8 +133,8 @@ func TestTheGatheredLoseTheirConnection(t *testing.T) {
 	}
 }
 
-// TestTheGatheredHaveNothingToDoWithEachOther: a transaction on an account of a gathered one is sent behind it.
-func TestTheGatheredHaveNothingToDoWithEachOther(t *testing.T) {
+// TestTheGatheredShareNoAccount: a transaction on an account of a gathered one is sent behind it.
+func TestTheGatheredShareNoAccount(t *testing.T) {
 	t.Parallel()
 	g := newGathered(t, 1)
 	g.take("acc-1", 10)
@@ -155,5 +155,8 @@ func TestTheGatheredHaveNothingToDoWithEachOther(t *testing.T) {
 	}
 	if n := ask[int64](t, g.db, `SELECT available FROM accounts WHERE id = 'acc-1'`); n != 8 {
 		t.Errorf("%d are left, want 8", n)
+	}
+	if fell := g.seen.fallbacks(); len(fell) > 0 {
+		t.Errorf("fallbacks %v: two on one account were gathered, and undone", fell)
 	}
 }

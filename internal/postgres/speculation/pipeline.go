@@ -32,7 +32,7 @@ import (
 type Pipeline struct {
 	Config     *pgx.ConnConfig
 	Presence   *pgkit.Presence
-	Statements []string // all that can be sent
+	Statements []string // all that can be sent, in the order in which a transaction has them
 	// Met is called with a new connection before it is used; it may be nil.
 	Met      func(ctx context.Context, conn *pgx.Conn) error
 	Explicit bool

@@ -33,7 +33,7 @@ type Options struct {
 	Pool       *pgxpool.Pool    // where the database is asked for the time
 	Config     *pgx.ConnConfig  // of the pipelines' connections
 	Pipelines  int              // how many
-	Statements []string         // all that speculative transactions consist of
+	Statements []string         // all that speculative transactions consist of, in the order in which one has them
 	Presence   *pgkit.Presence  // of the database
 	Observer   Observer         // may be nil
 	NewID      func() uuid.UUID // makes the ids of a book's rows
