@@ -19,7 +19,7 @@ PACKAGES ?= ./internal/sim ./cmd/fairlead ./internal/server ./internal/postgres 
 LONG ?= ./internal/sim/... ./internal/explore ./internal/postgres ./internal/server ./internal/replay ./internal/demo ./cmd/fairlead ./idempotency/... ./lock/... ./multidraw \
 	./redisclient/... ./saga/... ./translog/...
 # What make portable switches off: docs/operations/engines.md.
-WITHOUT ?= notify,advisory-locks,ctid,xmin,functions,deferrable,implicit-transactions,prepare-transaction
+WITHOUT ?= notify,advisory-locks,ctid,xmin,functions,deferrable,implicit-transactions,prepare-transaction,partitions
 ARGS ?=
 
 .PHONY: run test promises build bench lint linters fmt help torture faults failover matrix portable pgbouncer fuzz mutants schedules specs generate topology cross site release clean

@@ -16,6 +16,7 @@ const (
 	beaconSweep  = time.Second
 	keySweep     = 10 * time.Minute
 	eventSweep   = 10 * time.Minute
+	historySweep = time.Hour // partitions are made a week before they are needed
 	sagaSweep    = 10 * time.Minute
 	// lockSweep is how often rows of locks are deleted that ended by themselves, doubtSweep how often what is in doubt is
 	// counted. Both set gauges.
@@ -45,6 +46,7 @@ func (s *Server) work() {
 			deleted, err := s.events.Prune(ctx, s.o.EventRetention)
 			return int(deleted), err
 		}},
+		{"history partitions", historySweep, s.extendHistory},
 		{"sagas", sagaSweep, s.sweepSagas},
 		{"what is in doubt", doubtSweep, s.sampleDoubts},
 		{"stored keys", keySample, s.sampleKeys},
@@ -97,6 +99,16 @@ func (s *Server) sweepLocks(ctx context.Context) (int, error) {
 	s.lockMetrics.Sample(snapshot)
 	_, err = s.locks.Sweep(ctx)
 	return 0, err // Leases that expire are the holders' business, and no news.
+}
+
+// extendHistory makes the partitions of the coming month, in all databases.
+func (s *Server) extendHistory(ctx context.Context) (made int, err error) {
+	for _, db := range s.watched {
+		n, failed := db.ExtendHistory(ctx)
+		made += n
+		err = errors.Join(err, failed)
+	}
+	return made, err
 }
 
 // sweepSagas deletes the sagas that ended longer ago than they are kept.

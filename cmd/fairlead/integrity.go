@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 func newIntegrity() *cobra.Command {
 	var t target
 	var restart bool
+	var archives string
 	cmd := &cobra.Command{
 		Use:   "integrity",
 		Short: "Recompute all balances from the entries, and compare the public log with the tables",
@@ -36,8 +38,14 @@ func newIntegrity() *cobra.Command {
 					Runner: postgres.RunnerOperator, Restart: restart, Blocks: recountBlocks, AtOnce: 2, Progress: showRecount(cmd.ErrOrStderr()),
 				})
 			}
+			if archives != "" && t.url != "" {
+				return errors.New("--archives needs the database: leave --url out, and give --database-url or --data")
+			}
 			r, document, err := t.integrity(cmd, count)
 			if err != nil {
+				return err
+			}
+			if err := t.checkArchives(cmd, archives); err != nil {
 				return err
 			}
 			log, err := t.compareLog(cmd)
@@ -57,6 +65,7 @@ func newIntegrity() *cobra.Command {
 		},
 	}
 	t.bind(cmd)
+	cmd.Flags().StringVar(&archives, "archives", "", "directory of the archives that fairlead archive has made: read them, too")
 	cmd.Flags().BoolVar(&restart, "restart", false, "count from the beginning, where an interrupted run would go on")
 	return cmd
 }
@@ -115,6 +124,24 @@ func (t *target) compareLog(cmd *cobra.Command) (*postgres.LogCheck, error) {
 	defer db.Close()
 	c, err := db.CheckLog(cmd.Context(), 0)
 	return &c, err
+}
+
+// checkArchives reads the archives in a directory, and compares them with the database.
+func (t *target) checkArchives(cmd *cobra.Command, directory string) error {
+	if directory == "" {
+		return nil
+	}
+	db, err := t.database(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	c, err := db.CheckArchives(cmd.Context(), directory, showArchive(cmd.ErrOrStderr()))
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the archives agree with the database: %d archives, %d entries, %d transfers\n", c.Archives, c.Entries, c.Transfers)
+	return nil
 }
 
 func printLogCheck(out io.Writer, c *postgres.LogCheck) {

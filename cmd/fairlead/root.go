@@ -47,7 +47,7 @@ func newRoot() *cobra.Command {
 	}{
 		{"Run a server, or a witness:", []*cobra.Command{newDemo(), newServe(), newWitness()}},
 		{"Watch and check:", []*cobra.Command{newConsole(), newTop(), newDoctor(), newConformance(), newIntegrity(), newVerify(), newAudit(), newTorture()}},
-		{"Work with a server:", []*cobra.Command{newKeys(), newLog(), newMCP(), newMultidraw(), newSagas(), newMigrate()}},
+		{"Work with a server:", []*cobra.Command{newKeys(), newLog(), newMCP(), newMultidraw(), newSagas(), newMigrate(), newArchive()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title})
 		for _, verb := range part.verbs {

@@ -46,6 +46,11 @@ const (
 	BooksBegun   = "books.begun"   // a recount has begun
 	BooksCounted = "books.counted" // a part of the entries is counted, which is not written yet
 	BooksSaved   = "books.saved"   // it is written
+	// Of archives of the history.
+	ArchiveSealed   = "archive.sealed"   // its partitions take no rows any more
+	ArchiveCopied   = "archive.copied"   // one of them is in a file
+	ArchiveCarried  = "archive.carried"  // some of its entries are added up
+	ArchiveDetached = "archive.detached" // it has left the tables, and is not dropped yet
 )
 
 // Names are all places, in the order above.
@@ -55,6 +60,6 @@ func Names() []string {
 		LotteryRound, LotteryRoundDrawn, AuctionBeforeCommit, AuctionAfterCommit, PublishClaimed, PublishSent, PublishMarked,
 		SubscriptionSent, AuctionSettle, CrossIntent, CrossDebited, CrossCredited, CrossUndone, CrossPrepared, CrossReady, CrossDecided,
 		CrossCommitted, CrossUnlogged, MultidrawBeforeCheckpoint, MultidrawAfterCheckpoint, LogAppend, LogAppended, LogSigned, LogSeen,
-		BooksClosed, BooksBegun, BooksCounted, BooksSaved,
+		BooksClosed, BooksBegun, BooksCounted, BooksSaved, ArchiveSealed, ArchiveCopied, ArchiveCarried, ArchiveDetached,
 	}
 }

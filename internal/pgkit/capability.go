@@ -21,6 +21,7 @@ const (
 	Functions     Capability = "functions"             // in PL/pgSQL
 	Deferrable    Capability = "deferrable"            // unique constraints that are checked at the end of a statement
 	Batches       Capability = "implicit-transactions" // statements up to a Sync are one transaction
+	Partitions    Capability = "partitions"            // tables in partitions by range
 	// Prepare is PREPARE TRANSACTION. It is not probed: a probe that dies midway would leave a transaction that nobody ends. The first
 	// two-phase transaction finds out.
 	Prepare       Capability = "prepare-transaction"

@@ -19,7 +19,7 @@ func (db *DB) probe(ctx context.Context) error {
 	defer cancel()
 	err := db.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) (err error) {
 		db.engine, err = pgkit.Probe(ctx, conn.Conn(), pgkit.Notify, pgkit.AdvisoryLocks, pgkit.RowPlaces, pgkit.RowVersions, pgkit.Functions, pgkit.Batches,
-			pgkit.ReadCommitted)
+			pgkit.Partitions, pgkit.ReadCommitted)
 		return err
 	})
 	if err != nil {

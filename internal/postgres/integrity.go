@@ -24,13 +24,20 @@ const wholeBelow = 8 << 20
 // maxSuspects is how many accounts that a closing does not explain are counted from their beginning in one check.
 const maxSuspects = 1000
 
+// allAmounts are the amounts whose sums are the balances: those of the entries, and what was archived (package archive).
+const allAmounts = `(SELECT account, currency, amount FROM entries UNION ALL SELECT account, currency, amount FROM brought_forward) AS e`
+
+// beginning is the first id that was not archived. Entries come after their transfer, so of a transfer from there on all entries are kept. A transfer of before may
+// have some that are, and may be kept itself, without entries.
+const beginning = `(SELECT upto FROM archived)`
+
 // Deposits and withdrawals are read from the outside's entries, which are negative for what came in. What came from another
 // ledger, or went there, is to this ledger a deposit or withdrawal too. Sums are numeric, which does not overflow.
 const sumCurrencies = `
 	WITH outside AS (
 		SELECT currency, coalesce(sum(-amount) FILTER (WHERE amount < 0), 0) AS deposits,
 			coalesce(sum(amount) FILTER (WHERE amount > 0), 0) AS withdrawals
-		FROM entries WHERE account = 'outside/' || currency OR account LIKE 'transit/%' GROUP BY currency),
+		FROM ` + allAmounts + ` WHERE account = 'outside/' || currency OR account LIKE 'transit/%' GROUP BY currency),
 	inside AS (SELECT currency, sum(available) AS available, sum(held) AS held FROM accounts GROUP BY currency)
 	SELECT currency, coalesce(deposits, 0)::text, coalesce(withdrawals, 0)::text, coalesce(available, 0)::text,
 		coalesce(held, 0)::text,
@@ -48,13 +55,13 @@ const (
 	firstBadAccount = `
 	WITH sums AS (
 		SELECT account, sum(amount) AS total, min(currency) AS least, max(currency) AS most
-		FROM entries WHERE account NOT LIKE 'outside/%' AND account NOT LIKE 'transit/%' GROUP BY account),
+		FROM ` + allAmounts + ` WHERE account NOT LIKE 'outside/%' AND account NOT LIKE 'transit/%' GROUP BY account),
 	open AS (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM holds WHERE status = 'open' GROUP BY account) SELECT` + judgeAccounts
 	// firstBadOf is firstBadAccount among some.
 	firstBadOf = `
 	WITH sums AS (
 		SELECT account, sum(amount) AS total, min(currency) AS least, max(currency) AS most
-		FROM entries WHERE account = ANY ($1) GROUP BY account),
+		FROM ` + allAmounts + ` WHERE account = ANY ($1) GROUP BY account),
 	open AS (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM holds WHERE status = 'open' AND account = ANY ($1) GROUP BY account),
 	accounts AS (SELECT * FROM accounts WHERE id = ANY ($1)) SELECT` + judgeAccounts
 )
@@ -73,9 +80,9 @@ const (
 		SELECT transfer, sum(amount) AS total, sum(abs(amount)) AS moved, count(*) AS sides,
 			min(currency) AS least, max(currency) AS most,
 			min(account) FILTER (WHERE amount < 0) AS payer, min(account) FILTER (WHERE amount > 0) AS payee
-		FROM entries GROUP BY transfer),
-	legs AS (` + badLegs + judgeLegs + `)
-	SELECT (SELECT count(*) FROM legs) + count(*) FROM transfers AS t FULL JOIN sums AS s ON s.transfer = t.id
+		FROM entries WHERE transfer >= ` + beginning + ` GROUP BY transfer),
+	legs AS (` + badLegs + ` WHERE l.transfer >= ` + beginning + judgeLegs + `)
+	SELECT (SELECT count(*) FROM legs) + count(*) FROM (SELECT * FROM transfers WHERE id >= ` + beginning + `) AS t FULL JOIN sums AS s ON s.transfer = t.id
 	WHERE t.id IS NULL
 		OR (t.status = 'completed' AND (s.sides IS DISTINCT FROM 2 OR s.total <> 0 OR s.moved <> 2 * t.amount::numeric
 			OR s.least <> t.currency OR s.most <> t.currency OR s.payer <> t.source OR s.payee <> t.destination))
@@ -152,7 +159,7 @@ const suspectHolds = `SELECT coalesce(a.id, o.account) FROM (SELECT id, held FRO
 
 const (
 	// strangeEntry is an entry e of an account a that does not belong there, or is not what its transfer t says.
-	strangeEntry = `(t.status = 'completed' AND t.currency = e.currency
+	strangeEntry = `e.transfer >= ` + beginning + ` AND (t.status = 'completed' AND t.currency = e.currency
 		AND CASE WHEN e.amount < 0 THEN (t.source, t.amount) = (e.account, -e.amount) ELSE (t.destination, t.amount) = (e.account, e.amount) END) IS NOT TRUE`
 	// newEntries counts the entries of an account x since its closing. Its entries of before are not looked at. Transfers are looked up one
 	// by one, whatever the planner may believe of a new table.
@@ -196,7 +203,12 @@ const (
 	lastBooks = `, c.at, c.settled, c.sums, r.began_at, r.valid, r.first_bad_account, r.bad_transfers
 		FROM ledger_closing AS c, (SELECT * FROM ledger_recounts WHERE finished_at IS NOT NULL ORDER BY began_at DESC LIMIT 1) AS r
 		WHERE `
-	manyEntries = `pg_relation_size('entries') > $1`
+	manyEntries = `(SELECT sum(pg_relation_size(relid))::bigint FROM ` + piecesOfEntries + ` AS p) > $1`
+	// piecesOfEntries are the tables that have the entries: the partitions, or the only one.
+	piecesOfEntries = `(SELECT relid FROM pg_partition_tree('entries') WHERE isleaf UNION SELECT oid::regclass FROM pg_class WHERE oid = 'entries'::regclass AND relkind = 'r')`
+	// sumForward sums what came in and went out in entries that were archived.
+	sumForward = `SELECT currency, coalesce(sum(-amount) FILTER (WHERE amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE amount > 0), 0)::text
+		FROM brought_forward WHERE account = 'outside/' || currency OR account LIKE 'transit/%' GROUP BY currency`
 )
 
 // thisCluster tells the numbers of this cluster's transactions from those of others.
@@ -401,7 +413,7 @@ func agree(sums []ledger.CurrencyIntegrity) bool {
 	return !slices.ContainsFunc(sums, func(c ledger.CurrencyIntegrity) bool { return c.Difference.Sign() != 0 })
 }
 
-// flowsSince sums what came in and went out in entries after one, and of these up to another.
+// flowsSince sums what came in and went out in entries after one, and of these up to another. Entries after none include the archived ones.
 func flowsSince(ctx context.Context, tx pgx.Tx, since, upto uuid.UUID) (all, settled flows, err error) {
 	var accounts []string
 	for _, names := range [...][2]string{{"outside/", "outside0"}, {"transit/", "transit0"}} {
@@ -424,7 +436,29 @@ func flowsSince(ctx context.Context, tx pgx.Tx, since, upto uuid.UUID) (all, set
 		}
 		return err
 	})
-	return all, settled, err
+	if err != nil || since != uuid.Nil {
+		return all, settled, err
+	}
+	forward, err := flowsForward(ctx, tx)
+	return all.plus(forward), settled.plus(forward), err
+}
+
+// flowsForward sums what came in and went out in entries that were archived.
+func flowsForward(ctx context.Context, tx pgx.Tx) (flows, error) {
+	rows, err := tx.Query(ctx, sumForward)
+	if err != nil {
+		return nil, err
+	}
+	forward := flows{}
+	var currency, in, out string
+	_, err = pgx.ForEachRow(rows, []any{&currency, &in, &out}, func() error {
+		n, err := integers(in, out)
+		if err == nil {
+			forward[currency] = flow{n[0], n[1]}
+		}
+		return err
+	})
+	return forward, err
 }
 
 // integers reads sums, which may be larger than 64 bits.

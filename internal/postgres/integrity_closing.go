@@ -59,7 +59,7 @@ const (
 	INSERT INTO closed_accounts (account, version, available, held)
 	SELECT a.id, a.version, a.available, a.held FROM unnest($1::text[]) AS n (id) JOIN accounts AS a ON a.id = ANY (ARRAY[n.id])
 		CROSS JOIN LATERAL (SELECT coalesce(sum(e.amount), 0) AS total, count(*) FILTER (WHERE e.currency <> a.currency) AS others
-			FROM entries AS e WHERE e.account = a.id) AS e
+			FROM ` + allAmounts + ` WHERE e.account = a.id) AS e
 	WHERE e.total = a.available::numeric + a.held AND e.others = 0
 	ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held`
 	// moveClosing writes what a closing has found, where no other one has come as far.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 )
 
 const (
@@ -23,12 +24,19 @@ const (
 	// that bear a time of a day before belong to it whatever their numbers are.
 	countedEntries   = `NOT (e.at > $5 AND (age(e.xmin) BETWEEN 0 AND age($3::text::xid) OR e.xmin = ANY ($4::text[]::xid[])))`
 	countedTransfers = `NOT (created_at > $5 AND (age(xmin) BETWEEN 0 AND age($3::text::xid) OR xmin = ANY ($4::text[]::xid[])))`
-	// placeOfTables changes when rows get other places: by VACUUM FULL, or when the database is restored from a dump.
-	placeOfTables = `concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), pg_relation_filenode('entries'), pg_relation_filenode('transfers'))`
+	// placeOfPiece changes when a table's rows get other places, by VACUUM FULL, when the database is restored from a dump, and when some of the
+	// history is archived.
+	placeOfPiece = `concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), (SELECT upto FROM archived), `
+	placeOfThis  = placeOfPiece + `pg_relation_filenode($7::text::regclass))`
 
-	beginRecount = `SELECT pg_current_snapshot()::text, statement_timestamp(), ` + placeOfTables + `,
-		pg_relation_size('entries') / current_setting('block_size')::bigint, pg_relation_size('transfers') / current_setting('block_size')::bigint,
+	beginRecount = `SELECT pg_current_snapshot()::text, statement_timestamp(),
 		pg_relation_size('accounts') / current_setting('block_size')::bigint, current_setting('transaction_read_only')::boolean`
+	// selectPieces are the tables that have the rows of one: its partitions, or itself.
+	selectPieces = `SELECT relid::text, pg_relation_size(relid) / current_setting('block_size')::bigint, ` + placeOfPiece + `pg_relation_filenode(relid))
+		FROM (SELECT relid FROM pg_partition_tree($1::text::regclass) WHERE isleaf UNION SELECT oid FROM pg_class WHERE oid = $1::text::regclass AND relkind = 'r') AS p ORDER BY relid::oid`
+	// sumForwardWeights sums what was archived by weight, as sumWeights does.
+	sumForwardWeights = `SELECT coalesce(sum((hashtextextended(account, hashtextextended(currency, $1::bigint)) & 536870911) * amount), 0)::text
+		FROM brought_forward WHERE side = 0`
 	// sumWeights sums all money by weight: a number of 29 bits, made of the account and its currency, that nobody can foresee.
 	sumWeights = `SELECT currency, coalesce(sum((hashtextextended(id, hashtextextended(currency, $1::bigint)) & 536870911) * (available::numeric + held)), 0)::text,
 		sum(available)::text, sum(held)::text FROM accounts GROUP BY currency`
@@ -38,32 +46,32 @@ const (
 		WHERE NOT EXISTS (SELECT FROM ledger_recounts WHERE finished_at IS NOT NULL) ON CONFLICT DO NOTHING`
 
 	// countEntries counts the entries in some blocks, by currency: the hashes of the sides of transfers, the accounts' money by weight, the
-	// entries that belong to no account of their currency, what came in and went out, and what of it is in entries up to $7. Nothing is grouped
+	// entries that belong to no account of their currency, what came in and went out, and what of it is in entries up to $8. Nothing is grouped
 	// by account, so that sums stay small; a product of a small amount fits into 64 bits.
 	countEntries = `
 	WITH counted AS (
-		SELECT e.currency, e.amount, e.transfer, e.id <= $7 AS settled, hashtextextended(e.account, hashtextextended(e.currency, $6::bigint)) AS hash,
+		SELECT e.currency, e.amount, e.transfer, e.id <= $8 AS settled, hashtextextended(e.account, hashtextextended(e.currency, $6::bigint)) AS hash,
 			a.currency IS DISTINCT FROM e.currency AS strange, e.amount BETWEEN -8589934592 AND 8589934592 AS small,
 			e.version = 0 AND (e.account = 'outside/' || e.currency OR e.account LIKE 'transit/%') AS outside
 		FROM entries AS e LEFT JOIN accounts AS a ON a.id = e.account
 		WHERE e.ctid >= $1::text::tid AND e.ctid < $2::text::tid AND ` + countedEntries + ` OFFSET 0)
-	SELECT currency, count(*), sum(uuid_hash_extended(transfer, hashint8extended(amount, hash)))::text,
+	SELECT currency, count(*), coalesce(sum(uuid_hash_extended(transfer, hashint8extended(amount, hash))) FILTER (WHERE transfer >= ` + beginning + `), 0)::text,
 		(coalesce(sum((hash & 536870911) * amount) FILTER (WHERE NOT outside AND small), 0)
 			+ coalesce(sum((hash & 536870911)::numeric * amount) FILTER (WHERE NOT outside AND NOT small), 0))::text,
 		count(*) FILTER (WHERE strange AND NOT outside),
 		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0), 0)::text,
 		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0 AND settled), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0 AND settled), 0)::text,
-		` + placeOfTables + `
+		` + placeOfThis + `
 	FROM counted GROUP BY currency`
 	// countTransfers sums the hashes of the sides that the completed transfers in some blocks must have.
 	countTransfers = `
 	SELECT coalesce(sum(uuid_hash_extended(id, hashint8extended(-amount, hashtextextended(source, hashtextextended(currency, $6::bigint))))), 0)::text,
 		coalesce(sum(uuid_hash_extended(id, hashint8extended(amount, hashtextextended(destination, hashtextextended(currency, $6::bigint))))), 0)::text,
-		` + placeOfTables + `
-	FROM transfers WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND status = 'completed' AND ` + countedTransfers
+		` + placeOfThis + `
+	FROM transfers WHERE ctid >= $1::text::tid AND ctid < $2::text::tid AND id >= ` + beginning + ` AND status = 'completed' AND ` + countedTransfers
 	// lastOfLegs ends a part of the legs with a whole transfer's.
 	lastOfLegs = `SELECT transfer FROM transfer_legs WHERE transfer > $1 ORDER BY transfer, leg OFFSET $2 LIMIT 1`
-	countLegs  = `SELECT count(*) FROM (` + badLegs + ` WHERE l.transfer > $1 AND l.transfer <= $2` + judgeLegs + `) AS legs`
+	countLegs  = `SELECT count(*) FROM (` + badLegs + ` WHERE l.transfer > $1 AND l.transfer <= $2 AND l.transfer >= ` + beginning + judgeLegs + `) AS legs`
 )
 
 // The steps of a recount.
@@ -90,13 +98,22 @@ func (r *recount) begin(ctx context.Context, tx pgx.Tx, o RecountOptions) (begun
 		return false, err
 	}
 	var snapshot string
-	if err := tx.QueryRow(ctx, beginRecount).Scan(&snapshot, &r.began, &r.Place, &r.Blocks[0], &r.Blocks[1], &r.Beside, &r.readOnly); err != nil {
+	if err := tx.QueryRow(ctx, beginRecount).Scan(&snapshot, &r.began, &r.Beside, &r.readOnly); err != nil {
 		return false, err
+	}
+	for step, table := range [...]string{recountEntries: partitions.Entries, recountTransfers: partitions.Transfers} {
+		var err error
+		if r.Pieces[step], err = pgkit.Rows(ctx, tx, pgx.RowToStructByPos[piece], selectPieces, table); err != nil {
+			return false, err
+		}
 	}
 	if err := r.read(snapshot); err != nil {
 		return false, err
 	}
 	r.Settled = uuidAt(r.began.Add(-settledAfter))
+	if err := r.bringForward(ctx, tx); err != nil {
+		return false, err
+	}
 	rows, err := tx.Query(ctx, sumWeights, r.Seed)
 	if err != nil {
 		return false, err
@@ -137,6 +154,23 @@ func (r *recount) begin(ctx context.Context, tx pgx.Tx, o RecountOptions) (begun
 	return true, err
 }
 
+// bringForward begins the sums with what was archived.
+func (r *recount) bringForward(ctx context.Context, tx pgx.Tx) (err error) {
+	if r.Flows, err = flowsForward(ctx, tx); err != nil {
+		return err
+	}
+	r.Old = r.Flows.plus(nil)
+	var weighed string
+	if err := tx.QueryRow(ctx, sumForwardWeights, r.Seed).Scan(&weighed); err != nil {
+		return err
+	}
+	n, err := integers(weighed)
+	if err == nil {
+		r.Entries = n[0]
+	}
+	return err
+}
+
 // read reads a snapshot, as PostgreSQL spells it. Rows have the lower 32 bits of their transaction's number.
 func (r *recount) read(snapshot string) error {
 	parts := strings.Split(snapshot, ":")
@@ -159,14 +193,23 @@ func (r *recount) read(snapshot string) error {
 }
 
 func (r *recount) progress() RecountProgress {
+	entries, transfers := r.blocks(recountEntries), r.blocks(recountTransfers)
 	done := r.Block
 	if r.Step > recountEntries {
-		done += r.Blocks[0]
+		done += entries
 	}
 	if r.Step > recountTransfers {
-		done = r.Blocks[0] + r.Blocks[1]
+		done = entries + transfers
 	}
-	return RecountProgress{Began: r.began, Resumed: r.resumed, Done: done, Total: r.Blocks[0] + r.Blocks[1], Entries: r.Counted}
+	return RecountProgress{Began: r.began, Resumed: r.resumed, Done: done, Total: entries + transfers, Entries: r.Counted}
+}
+
+// blocks returns how many blocks a step counts.
+func (r *recount) blocks(step int) (n int64) {
+	for _, p := range r.Pieces[step] {
+		n += p.Blocks
+	}
+	return n
 }
 
 // agrees reports whether what was counted is what the accounts have, and the transfers say.
@@ -187,7 +230,10 @@ func (l *Ledger) countPart(ctx context.Context, r *recount, o RecountOptions) er
 	if r.Step == recountLegs {
 		return l.countLegs(ctx, r)
 	}
-	total := r.Blocks[r.Step]
+	if r.Pieces[r.Step] == nil {
+		return errTablesMoved // An earlier version has begun it.
+	}
+	total := r.blocks(r.Step)
 	parts := make([]recountState, max(o.AtOnce, 1))
 	all, inAll := errgroup.WithContext(ctx)
 	next := r.Block
@@ -228,53 +274,73 @@ func (r *recount) add(part *recountState) {
 	r.Flows, r.Old = r.Flows.plus(part.Flows), r.Old.plus(part.Old)
 }
 
-// countBlocks counts the entries or the transfers in some blocks into a part.
+// countBlocks counts the entries or the transfers in some blocks into a part. The blocks of a step's tables are numbered through.
 func (r *recount) countBlocks(ctx context.Context, tx pgx.Tx, part *recountState, from, to int64) error {
 	if _, err := tx.Exec(ctx, scanFreely+`, set_config('work_mem', '64MB', true)`); err != nil {
 		return err
 	}
-	first, last := fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to)
-	place := r.Place
+	count := r.countEntries
 	if r.Step == recountTransfers {
-		var paid, got string
-		if err := tx.QueryRow(ctx, countTransfers, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed).Scan(&paid, &got, &place); err != nil {
-			return err
-		}
-		n, err := integers(paid, got)
-		if err == nil {
-			part.Sides.Sub(part.Sides, n[0]).Sub(part.Sides, n[1])
-		}
-		return errors.Join(err, r.moved(place))
+		count = r.countTransfers
 	}
-	rows, err := tx.Query(ctx, countEntries, first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, r.Settled)
+	for _, p := range r.Pieces[r.Step] {
+		if first, last := max(from, 0), min(to, p.Blocks); first < last {
+			place, err := count(ctx, tx, part, p, fmt.Sprintf("(%d,0)", first), fmt.Sprintf("(%d,0)", last))
+			if pgkit.Code(err) == undefinedTable || err == nil && place != p.Place {
+				return errTablesMoved
+			}
+			if err != nil {
+				return err
+			}
+		}
+		from, to = from-p.Blocks, to-p.Blocks
+	}
+	return nil
+}
+
+// of returns a statement on one piece of the table that it names.
+func (p piece) of(table, sql string) string {
+	return strings.Replace(sql, "FROM "+table+" ", "FROM "+p.Name+" ", 1)
+}
+
+// countTransfers counts the transfers in some blocks of a table. It returns the table's place.
+func (r *recount) countTransfers(ctx context.Context, tx pgx.Tx, part *recountState, p piece, first, last string) (place string, err error) {
+	var paid, got string
+	if err := tx.QueryRow(ctx, p.of(partitions.Transfers, countTransfers), first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, p.Name).
+		Scan(&paid, &got, &place); err != nil {
+		return "", err
+	}
+	n, err := integers(paid, got)
+	if err == nil {
+		part.Sides.Sub(part.Sides, n[0]).Sub(part.Sides, n[1])
+	}
+	return place, err
+}
+
+// countEntries counts the entries in some blocks of a table. It returns the table's place.
+func (r *recount) countEntries(ctx context.Context, tx pgx.Tx, part *recountState, p piece, first, last string) (place string, err error) {
+	place = p.Place
+	rows, err := tx.Query(ctx, p.of(partitions.Entries, countEntries), first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, p.Name, r.Settled)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var (
 		currency, sides, weighed, in, out, oldIn, oldOut string
 		entries, bad                                     int64
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &in, &out, &oldIn, &oldOut, &place}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &in, &out, &oldIn, &oldOut, &place}, func() error {
 		n, err := integers(sides, weighed, in, out, oldIn, oldOut)
 		if err == nil {
 			part.Counted += entries
 			part.Bad += bad
 			part.Sides.Add(part.Sides, n[0])
 			part.Entries.Add(part.Entries, n[1])
-			part.Flows[currency], part.Old[currency] = flow{n[2], n[3]}, flow{n[4], n[5]}
+			part.Flows[currency] = part.Flows.of(currency).plus(flow{n[2], n[3]})
+			part.Old[currency] = part.Old.of(currency).plus(flow{n[4], n[5]})
 		}
 		return err
-	}); err != nil {
-		return err
-	}
-	return r.moved(place)
-}
-
-func (r *recount) moved(place string) error {
-	if place != r.Place {
-		return errTablesMoved
-	}
-	return nil
+	})
+	return place, err
 }
 
 // countLegs counts the next transfers with legs. What is read of them agrees in each snapshot, so later ones may be among them.

@@ -79,15 +79,21 @@ type recount struct {
 	recountState
 }
 
+// piece is a table that a recount goes over.
+type piece struct {
+	Name   string
+	Blocks int64  // when the recount began
+	Place  string // changes when rows get other places
+}
+
 // recountState is what is kept of it.
 type recountState struct {
 	Next     string   // the first transaction that had no number
 	Open     []string // the transactions that were under way
-	Place    string
 	Seed     int64
 	Settled  uuid.UUID
-	Blocks   [2]int64 // of entries, of transfers
-	Beside   int64    // blocks of accounts, which are read with each part of the entries
+	Pieces   [2][]piece // of entries, of transfers
+	Beside   int64      // blocks of accounts, which are read with each part of the entries
 	Step     int
 	Block    int64 // the next one
 	Leg      uuid.UUID

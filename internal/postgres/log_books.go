@@ -30,6 +30,8 @@ const (
 	sumSince = `SELECT n.account, e.currency, sum(-e.amount)::text, coalesce(sum(-e.amount) FILTER (WHERE e.id <= $3), 0)::text
 		FROM unnest($1::text[]) AS n (account), LATERAL (SELECT currency, amount, id FROM entries WHERE account = n.account AND version = 0 AND id > $2 OFFSET 0) AS e
 		GROUP BY n.account, e.currency`
+	// archivedOutside sums the archived ones.
+	archivedOutside = `SELECT account, currency, sum(-amount)::text, sum(-amount)::text FROM brought_forward WHERE account >= $1 AND account < $2 GROUP BY account, currency`
 
 	saveClosing = `INSERT INTO log_closings (seq, at, index, accounts, root, chunks, settled, sums, kept) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, true)`
 	saveChunks  = `INSERT INTO log_closing_accounts (closing, chunk, first, data)
@@ -141,7 +143,7 @@ func balanced(c *logkeeper.Closer, now outsideSums) bool {
 	return c.Balanced()
 }
 
-// addOutside adds up what came in after an entry, to what had come before. It returns the sums of now and those up to another entry.
+// addOutside adds up what came in after an entry, to what had come before; after none, what was archived, too. It returns the sums of now and those up to another entry.
 func addOutside(ctx context.Context, tx pgx.Tx, before outsideSums, since, upto uuid.UUID) (now, settled outsideSums, err error) {
 	now, settled = before.clone(), before.clone()
 	for _, kind := range []struct {
@@ -159,22 +161,30 @@ func addOutside(ctx context.Context, tx pgx.Tx, before outsideSums, since, upto 
 		if err != nil {
 			return nil, nil, err
 		}
-		rows, err := tx.Query(ctx, sumSince, accounts, since, upto)
-		if err != nil {
-			return nil, nil, err
-		}
-		var account, currency, total, old string
-		if _, err := pgx.ForEachRow(rows, []any{&account, &currency, &total, &old}, func() error {
-			for text, sums := range map[*string]outsideSums{&total: now, &old: settled} {
-				n, ok := new(big.Int).SetString(*text, 10)
-				if !ok {
-					return fmt.Errorf("a sum of %s is %q", account, *text)
-				}
-				sum := kind.of(sums.of(currency))
-				sum.Add(sum, n)
+		add := func(sql string, args ...any) error {
+			rows, err := tx.Query(ctx, sql, args...)
+			if err != nil {
+				return err
 			}
-			return nil
-		}); err != nil {
+			var account, currency, total, old string
+			_, err = pgx.ForEachRow(rows, []any{&account, &currency, &total, &old}, func() error {
+				for text, sums := range map[*string]outsideSums{&total: now, &old: settled} {
+					n, ok := new(big.Int).SetString(*text, 10)
+					if !ok {
+						return fmt.Errorf("a sum of %s is %q", account, *text)
+					}
+					sum := kind.of(sums.of(currency))
+					sum.Add(sum, n)
+				}
+				return nil
+			})
+			return err
+		}
+		err = add(sumSince, accounts, since, upto)
+		if err == nil && since == uuid.Nil {
+			err = add(archivedOutside, kind.from, kind.to)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 	"github.com/fairlead-dev/fairlead/saga/pgsaga"
@@ -111,6 +113,9 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 				now := time.Now().UTC()
 				applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: &now})
 			}
+			if err == nil {
+				err = partition(ctx, url)
+			}
 			if !isLockTimeout(err) || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
 				return err
 			}
@@ -120,6 +125,20 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 		return applied, fmt.Errorf("postgres: migrate: %w", err)
 	}
 	return applied, nil
+}
+
+// partition puts the history into partitions, where the engine has them.
+func partition(ctx context.Context, url string) (err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	engine, err := pgkit.Probe(ctx, conn, pgkit.Partitions)
+	if err != nil || !engine.Has(pgkit.Partitions) {
+		return err
+	}
+	return partitions.Convert(ctx, conn, time.Now())
 }
 
 // checkSupport decides whether a binary whose newest step is so can work with a schema that is at a later one.

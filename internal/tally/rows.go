@@ -118,6 +118,8 @@ func crashTest(point string) string {
 		return "^TestMultidrawSurvivesKills$"
 	case service == "books":
 		return "^TestBooksAreKeptThroughEveryCrash$"
+	case service == "archive":
+		return "^TestArchivesAreMadeThroughEveryCrash$"
 	case service == "log":
 		return "^TestLogKeeperDiesAtEveryCrashPoint$"
 	default:

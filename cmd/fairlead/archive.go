@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-dev/fairlead/internal/archive"
+)
+
+// archiveRest is how many times as long as each part took is rested after it, so that commands hardly notice.
+const archiveRest = 9
+
+func newArchive() *cobra.Command {
+	var t target
+	var before string
+	var o archive.Options
+	cmd := &cobra.Command{
+		Use:   "archive --before TIME",
+		Short: "Take old history of the ledger out of the database, into compressed files",
+		Long: "Take the entries, transfers and audit log of whole months that ended before a time out of the database. They go to files, CSV\n" +
+			"compressed by gzip, in a directory of their own for each archive; then their tables are dropped. Balances, holds, references that\n" +
+			"are taken and the public log stay. What is younger than a day stays, too.\n\n" +
+			"Commands go on meanwhile. After an interruption, run it again on the same host with the same --to: it goes on.\n" +
+			"fairlead integrity --archives DIR checks the files.",
+		Example: "  fairlead archive --before 2026-01-01 --to /srv/archives --dry-run\n" +
+			"  fairlead archive --before 8760h --to /srv/archives --database-url postgres://db.internal/fairlead",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Before, err = parseBefore(before, time.Now()); err != nil {
+				return err
+			}
+			if o.Rest < 0 {
+				return fmt.Errorf("--rest is %d, and must not be negative", o.Rest)
+			}
+			db, err := t.database(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			o.Progress = showArchive(cmd.ErrOrStderr())
+			r, err := db.Archive(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return show(cmd, t.json, r, func(out io.Writer) { printArchives(out, r, o.DryRun) })
+		},
+	}
+	t.bindDatabase(cmd)
+	f := cmd.Flags()
+	f.StringVar(&before, "before", "", "a day (2026-01-31), a time (RFC 3339), or an age (8760h): older history is archived, by whole months")
+	f.StringVar(&o.Directory, "to", "archives", "directory for the archives, one in each of its directories")
+	f.IntVar(&o.Rest, "rest", archiveRest, "rest so many times as long as each part took; 0 is fastest")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be archived")
+	f.BoolVar(&o.Restart, "restart", false, "give up an archive that was begun on another host or into another directory, and begin it anew")
+	_ = cmd.MarkFlagRequired("before")
+	return cmd
+}
+
+// parseBefore reads a day, a time, or how long ago.
+func parseBefore(text string, now time.Time) (time.Time, error) {
+	if age, err := time.ParseDuration(text); err == nil && age >= 0 {
+		return now.Add(-age), nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--before %q is no day such as 2026-01-31, no time such as 2026-01-31T12:00:00Z, and no age such as 8760h", text)
+}
+
+// showArchive returns what tells how far an archive is.
+func showArchive(out io.Writer) func(archive.Progress) {
+	var told time.Time
+	var doing string
+	return func(at archive.Progress) {
+		if at.Doing == doing && time.Since(told) < showEvery && !at.Waiting {
+			return
+		}
+		told, doing = time.Now(), at.Doing
+		line := fmt.Sprintf("archive %d (before %s): %s", at.Archive, day(at.Upto), at.Doing)
+		if at.Total > 0 {
+			line += fmt.Sprintf(" %3.0f %%", 100*float64(at.Done)/float64(at.Total))
+		}
+		if at.Waiting {
+			line += ": waiting for others that use the table"
+		}
+		_, _ = fmt.Fprintln(out, line)
+	}
+}
+
+// day is a time as people read it: without the time of the day at midnight.
+func day(t time.Time) string {
+	if t = t.UTC(); t.Equal(t.Truncate(24 * time.Hour)) {
+		return t.Format(time.DateOnly)
+	}
+	return t.Format(time.RFC3339)
+}
+
+func printArchives(out io.Writer, r archive.Result, dry bool) {
+	for _, a := range r.Made {
+		if dry {
+			_, _ = fmt.Fprintf(out, "would archive what is before %s into %s\n", day(a.To), a.Directory)
+			continue
+		}
+		_, _ = fmt.Fprintf(out, "archived what is before %s into %s:\n", day(a.To), a.Directory)
+		for _, f := range a.Files {
+			_, _ = fmt.Fprintf(out, "  %-10s %12d rows %14d bytes\n", f.Table, f.Rows, f.Bytes)
+		}
+	}
+	if len(r.Made) == 0 {
+		_, _ = fmt.Fprintf(out, "nothing is archived: %s\n", r.Why)
+		return
+	}
+	_, _ = fmt.Fprintf(out, "the rest stays: %s\n", r.Why)
+}

@@ -1,0 +1,318 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
+	"github.com/fairlead-dev/fairlead/internal/wait"
+)
+
+const (
+	// MinAge is how old the newest row of an archive is at least. No server's clock may be that late.
+	MinAge = 24 * time.Hour
+	// lockPause is between tries to lock a table that somebody uses for long.
+	lockPause = 250 * time.Millisecond
+	// blocks are copied, and added up, at a time: some 60,000 entries, in a snapshot of their own.
+	blocks   = 1024
+	deadlock = "40P01"
+
+	// step is the first step of the schema whose servers know that history is archived.
+	step = 39
+)
+
+// Options are what is archived, and how.
+type Options struct {
+	Before    time.Time      // what is older is archived, in whole partitions
+	Directory string         // of the archives: each has one in it
+	MinAge    time.Duration  // 0 means [MinAge]
+	Rest      int            // rest so many times as long as each part took
+	DryRun    bool           // only say what would be archived
+	Restart   bool           // leave an archive that is under way, and has not left the tables, and begin it anew
+	Progress  func(Progress) // called after each part; may be nil
+}
+
+// Progress is how far an archive is.
+type Progress struct {
+	Archive     int
+	Upto        time.Time
+	Doing       string
+	Done, Total int64 // blocks of a table; 0 of 0: that is not known
+	Waiting     bool  // for somebody who uses a table
+}
+
+// Archive is one that was made.
+type Archive struct {
+	Number    int        `json:"archive"`
+	From      *time.Time `json:"from"` // nil: from the beginning
+	To        time.Time  `json:"to"`
+	Directory string     `json:"directory"`
+	Files     []File     `json:"files"`
+}
+
+// Result is what was archived, or would be.
+type Result struct {
+	Made []Archive `json:"archives"`
+	// Next is the oldest history that stays: it ends at Next. nil: there is no other than what no partition has.
+	Next *time.Time `json:"next"`
+	Why  string     `json:"why"` // the next partitions stay
+}
+
+// Errors of [Run].
+var (
+	// ErrInOnePiece is returned where the tables have no partitions.
+	ErrInOnePiece = errors.New("the history of this database is in one piece: run fairlead migrate up; on an engine that has no partitions, it can't be archived")
+	// ErrOldServers is returned while servers are at work that would miss what is archived.
+	ErrOldServers = errors.New("servers of older versions are at work, which would take an archive for a loss: update them first")
+	// ErrUnderWay is returned where another process works on an archive, or has begun one elsewhere.
+	ErrUnderWay = errors.New("an archive is under way")
+)
+
+// record is a row of the table archives.
+type record struct {
+	Number    int
+	Upto      uuid.UUID
+	From      uuid.UUID // where the archive before it ends
+	Host      string
+	Directory string
+	Files     []File
+	Carried   int64
+	Detached  bool
+}
+
+// name is that of an archive's directory.
+func (r *record) name() string {
+	return fmt.Sprintf("%04d-before-%s", r.Number, strings.TrimSuffix(partitions.Time(r.Upto).Format("20060102-150405"), "-000000"))
+}
+
+func (r *record) described() Archive {
+	a := Archive{Number: r.Number, To: partitions.Time(r.Upto), Directory: filepath.Join(r.Directory, r.name()), Files: r.Files}
+	if r.From != uuid.Nil {
+		from := partitions.Time(r.From)
+		a.From = &from
+	}
+	return a
+}
+
+// runner makes archives.
+type runner struct {
+	Options
+
+	pool *pgxpool.Pool
+	host string
+}
+
+// Run archives all partitions that are older than o.Before, the oldest first. It goes on with an archive that was interrupted.
+//
+// Errors: [ErrInOnePiece], [ErrOldServers], [ErrUnderWay], a [Damaged] file, the file system's, or the database's. After any of them, and after a crash,
+// call it again.
+func Run(ctx context.Context, pool *pgxpool.Pool, o Options) (Result, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return Result{}, err
+	}
+	if o.Directory, err = filepath.Abs(o.Directory); err != nil {
+		return Result{}, err
+	}
+	if o.MinAge == 0 {
+		o.MinAge = MinAge
+	}
+	r := runner{o, pool, host}
+	out, err := r.run(ctx)
+	if err != nil {
+		err = fmt.Errorf("archive: %w", err)
+	}
+	return out, err
+}
+
+func (r *runner) run(ctx context.Context) (out Result, err error) {
+	out.Made = []Archive{}
+	for from := uuid.Nil; ; {
+		a, err := r.underWay(ctx)
+		if err != nil {
+			return out, err
+		}
+		if a == nil {
+			next, err := r.next(ctx, from)
+			if err != nil {
+				return out, err
+			}
+			if out.Why = next.why; out.Why != "" {
+				if next.upto != uuid.Nil {
+					to := partitions.Time(next.upto)
+					out.Next = &to
+				}
+				return out, nil
+			}
+			if r.DryRun {
+				next.number += len(out.Made)
+				out.Made = append(out.Made, next.described(r.Directory))
+				from = next.upto
+				continue
+			}
+			if a, err = r.seal(ctx, next); err != nil {
+				return out, err
+			}
+		}
+		if r.DryRun {
+			return out, fmt.Errorf("%w: number %d, begun on %s into %s", ErrUnderWay, a.Number, a.Host, a.Directory)
+		}
+		if err := r.make(ctx, a); err != nil {
+			return out, err
+		}
+		out.Made = append(out.Made, a.described())
+	}
+}
+
+// period is what the next archive has.
+type period struct {
+	number     int
+	from, upto uuid.UUID
+	pieces     []partitions.Partition
+	why        string // there is none
+}
+
+func (p *period) described(directory string) Archive {
+	a := record{Number: p.number, From: p.from, Upto: p.upto, Directory: directory}
+	for _, piece := range p.pieces {
+		a.Files = append(a.Files, File{Table: piece.Table, Partition: piece.Name})
+	}
+	return a.described()
+}
+
+// next returns what is to be archived next, after from or after the last archive.
+func (r *runner) next(ctx context.Context, from uuid.UUID) (p period, err error) {
+	const selectLast = `SELECT coalesce(max(number), 0) + 1, (SELECT upto FROM archived), clock_timestamp() FROM archives`
+	var now time.Time
+	if err := r.pool.QueryRow(ctx, selectLast).Scan(&p.number, &p.from, &now); err != nil {
+		return p, err
+	}
+	if r.DryRun && string(from[:]) > string(p.from[:]) {
+		p.from = from
+	}
+	all, err := partitions.List(ctx, r.pool, partitions.Tables()...)
+	if err != nil {
+		return p, err
+	}
+	if len(all) == 0 {
+		return p, ErrInOnePiece
+	}
+	for _, piece := range all {
+		if piece.Rest || string(piece.To[:]) <= string(p.from[:]) {
+			continue
+		}
+		if p.upto == uuid.Nil {
+			p.upto = piece.To
+		}
+		if piece.To == p.upto {
+			p.pieces = append(p.pieces, piece)
+		}
+	}
+	limit, end := now.Add(-r.MinAge), partitions.Time(p.upto)
+	switch {
+	case p.upto == uuid.Nil:
+		p.why = "there are no further partitions"
+	case len(p.pieces) < len(partitions.Tables()):
+		p.why = "the tables' partitions end at different times; fairlead migrate up has not come to its end"
+	case end.After(r.Before):
+		p.why = fmt.Sprintf("the oldest partitions end at %s, which is not before %s", end.Format(time.RFC3339), r.Before.UTC().Format(time.RFC3339))
+	case end.After(limit):
+		p.why = fmt.Sprintf("the oldest partitions end at %s: history is archived when it is %v old", end.Format(time.RFC3339), r.MinAge)
+	}
+	return p, nil
+}
+
+const selectRecords = `SELECT number, upto, coalesce(lag(upto) OVER (ORDER BY number), '00000000-0000-0000-0000-000000000000') AS since, host, directory, files, carried,
+	detached_at, dropped_at FROM archives`
+
+// records returns archives, in their order.
+func records(ctx context.Context, q partitions.Querier, which string) ([]record, error) {
+	rows, err := q.Query(ctx, `SELECT number, upto, since, host, directory, files::json, carried, detached_at IS NOT NULL FROM (`+selectRecords+`) AS a WHERE `+which+` ORDER BY number`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[record])
+}
+
+// underWay returns the archive that was begun and has not come to its end; nil: there is none.
+func (r *runner) underWay(ctx context.Context) (*record, error) {
+	all, err := records(ctx, r.pool, `dropped_at IS NULL`)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	a := &all[0]
+	switch {
+	case a.Detached || a.Host == r.host && a.Directory == r.Directory:
+		return a, nil
+	case r.Restart:
+		return nil, r.giveUp(ctx, a)
+	}
+	return nil, fmt.Errorf("%w: number %d, begun on %s into %s: go on there, or give --restart", ErrUnderWay, a.Number, a.Host, a.Directory)
+}
+
+// make brings an archive to its end.
+func (r *runner) make(ctx context.Context, a *record) error {
+	if !a.Detached {
+		for _, work := range []func(context.Context, *record) error{r.copyAll, r.carry, r.compare, r.keep, r.detach} {
+			if err := work(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+	return r.drop(ctx, a)
+}
+
+func (r *runner) tell(a *record, doing string, done, total int64) {
+	if r.Progress != nil {
+		r.Progress(Progress{Archive: a.Number, Upto: partitions.Time(a.Upto), Doing: doing, Done: done, Total: total})
+	}
+}
+
+// locking runs a transaction that locks tables. Where somebody uses one for long, it gives up before commands have to wait, and tries again, until ctx ends.
+func (r *runner) locking(ctx context.Context, a *record, doing string, change func(pgx.Tx) error) error {
+	for told := false; ; {
+		err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, partitions.LockTimeout); err != nil {
+				return err
+			}
+			return change(tx)
+		})
+		if code := pgkit.Code(err); code != pgkit.LockTimeout && code != deadlock {
+			return err
+		}
+		if !told && r.Progress != nil {
+			told = true
+			r.Progress(Progress{Archive: a.Number, Upto: partitions.Time(a.Upto), Doing: doing, Waiting: true})
+		}
+		if !wait.For(ctx, lockPause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// parts does something with the blocks of a table, some at a time, from one on, and rests after each part.
+func (r *runner) parts(ctx context.Context, a *record, doing string, from, total int64, part func(from, to int64) error) error {
+	for from < total {
+		to := min(from+blocks, total)
+		began := time.Now()
+		if err := part(from, to); err != nil {
+			return err
+		}
+		from = to
+		r.tell(a, doing, from, total)
+		if rest := time.Duration(r.Rest) * time.Since(began); rest > 0 && !wait.For(ctx, rest) {
+			return ctx.Err()
+		}
+	}
+	return nil
+}

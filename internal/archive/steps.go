@@ -1,0 +1,307 @@
+package archive
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
+)
+
+const (
+	selectOld     = `SELECT name FROM servers WHERE step < $1 AND at > clock_timestamp() - interval '10 seconds' ORDER BY name LIMIT 1`
+	needStep      = `UPDATE schema_support SET oldest = greatest(oldest, $1)`
+	insertArchive = `INSERT INTO archives (number, upto, began_at, host, directory, files) VALUES ($1, $2, clock_timestamp(), $3, $4, $5)`
+	saveFiles     = `UPDATE archives SET files = $3 WHERE number = $1 AND files = $2 AND detached_at IS NULL`
+	// addSums adds the entries in some blocks to the sums.
+	addSums = `INSERT INTO archive_sums AS s (archive, account, currency, side, version, amount)
+		SELECT $1, account, currency, CASE WHEN version = 0 THEN sign(amount) ELSE 0 END, max(version), sum(amount) FROM %s
+		WHERE ctid >= $2::text::tid AND ctid < $3::text::tid GROUP BY 2, 3, 4 ORDER BY 2
+		ON CONFLICT (account, currency, side, archive) DO UPDATE SET amount = s.amount + excluded.amount, version = greatest(s.version, excluded.version)`
+	saveCarried  = `UPDATE archives SET carried = $3 WHERE number = $1 AND carried = $2 AND detached_at IS NULL`
+	selectBlocks = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
+	// kept are the transfers that are asked for after they are archived.
+	kept       = `id IN (SELECT transfer FROM transfer_references WHERE completed) OR id IN (SELECT transfer FROM saga_legs WHERE transfer IS NOT NULL)`
+	endDetach  = `UPDATE archives SET detached_at = clock_timestamp() WHERE number = $1 AND detached_at IS NULL`
+	endDrop    = `UPDATE archives SET dropped_at = clock_timestamp() WHERE number = $1 AND dropped_at IS NULL`
+	dropSums   = `DELETE FROM archive_sums WHERE archive = $1`
+	dropRecord = `DELETE FROM archives WHERE number = $1 AND detached_at IS NULL`
+	// freely lets a transaction go over whole tables.
+	freely = `SELECT set_config('statement_timeout', '15min', true), set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)`
+)
+
+// sealed is the constraint of a partition that takes no rows.
+const sealed = "sealed"
+
+// seal begins an archive. From here on its partitions do not change: a row that comes late, by a clock or a process that is late, is refused.
+func (r *runner) seal(ctx context.Context, p period) (*record, error) {
+	a := &record{Number: p.number, Upto: p.upto, From: p.from, Host: r.host, Directory: r.Directory}
+	for _, piece := range p.pieces {
+		a.Files = append(a.Files, File{Table: piece.Table, Partition: piece.Name})
+	}
+	if err := os.MkdirAll(filepath.Join(a.Directory, a.name()), 0o750); err != nil {
+		return nil, err
+	}
+	files, err := json.Marshal(a.Files)
+	if err != nil {
+		return nil, err
+	}
+	err = r.locking(ctx, a, "sealing", func(tx pgx.Tx) error {
+		old, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectOld, step)
+		if err == nil && len(old) > 0 {
+			err = fmt.Errorf("%w: %s", ErrOldServers, old[0])
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, needStep, step)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, insertArchive, a.Number, a.Upto, a.Host, a.Directory, string(files))
+		}
+		if err != nil {
+			return err
+		}
+		for _, piece := range p.pieces {
+			if _, err := tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT %s CHECK (false) NOT VALID`, piece.Name, sealed)); err != nil {
+				return err
+			}
+			if piece.Table != partitions.Transfers {
+				continue
+			}
+			pending, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], fmt.Sprintf(`SELECT id FROM %s WHERE status = 'pending' ORDER BY id LIMIT 1`, piece.Name))
+			if err == nil && len(pending) > 0 {
+				err = fmt.Errorf("transfer %s is pending", pending[0])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if code := pgkit.Code(err); code == pgkit.UniqueViolation {
+		err = fmt.Errorf("%w: another process has just begun one", ErrUnderWay)
+	}
+	crashpoint.Hit(crashpoint.ArchiveSealed)
+	return a, err
+}
+
+// giveUp undoes what an archive has done that has not left the tables. Its files stay.
+func (r *runner) giveUp(ctx context.Context, a *record) error {
+	return r.locking(ctx, a, "giving up", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, dropSums, a.Number); err != nil {
+			return err
+		}
+		if tag, err := tx.Exec(ctx, dropRecord, a.Number); err != nil || tag.RowsAffected() == 0 {
+			return errors.Join(err, ErrUnderWay)
+		}
+		for _, f := range a.Files {
+			if _, err := tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, f.Partition, sealed)); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, `DROP TABLE IF EXISTS `+a.keptTable())
+		return err
+	})
+}
+
+// copyAll copies the partitions to files, and reads these again.
+func (r *runner) copyAll(ctx context.Context, a *record) error {
+	directory := filepath.Join(a.Directory, a.name())
+	if err := os.MkdirAll(directory, 0o750); err != nil {
+		return err
+	}
+	for i, f := range a.Files {
+		if f.Name != "" {
+			if there, err := os.Stat(filepath.Join(directory, f.Name)); err == nil && there.Size() == f.Bytes {
+				continue
+			}
+		}
+		written, err := r.copy(ctx, a, directory, f)
+		if err != nil {
+			return err
+		}
+		r.tell(a, "reading "+written.Name, 0, 0)
+		if err := written.read(ctx, directory, nil, func([]string) error { return nil }); err != nil {
+			return err
+		}
+		files := slices.Clone(a.Files)
+		files[i] = written
+		if err := r.saveFiles(ctx, a, files); err != nil {
+			return err
+		}
+		crashpoint.Hit(crashpoint.ArchiveCopied)
+	}
+	return nil
+}
+
+func (r *runner) saveFiles(ctx context.Context, a *record, files []File) error {
+	before, err := json.Marshal(a.Files)
+	if err != nil {
+		return err
+	}
+	after, err := json.Marshal(files)
+	if err != nil {
+		return err
+	}
+	tag, err := r.pool.Exec(ctx, saveFiles, a.Number, string(before), string(after))
+	if err == nil && tag.RowsAffected() == 0 {
+		err = fmt.Errorf("%w: another process works on it", ErrUnderWay)
+	}
+	if err == nil {
+		a.Files = files
+	}
+	return err
+}
+
+// copy copies a partition to a file. It is sealed, so that snapshots of a few blocks are as good as one of all.
+func (r *runner) copy(ctx context.Context, a *record, directory string, f File) (File, error) {
+	f.Name = f.Table + ".csv.gz"
+	f.Rows = 0
+	total, err := r.blocks(ctx, f.Partition)
+	if err != nil {
+		return f, err
+	}
+	w, err := create(filepath.Join(directory, f.Name))
+	if err != nil {
+		return f, err
+	}
+	if err := r.parts(ctx, a, "copying "+f.Table, 0, max(total, 1), func(from, to int64) error {
+		conn, err := r.pool.Acquire(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Release()
+		tag, err := conn.Conn().PgConn().CopyTo(ctx, w, fmt.Sprintf(`COPY (SELECT * FROM %s WHERE ctid >= '(%d,0)' AND ctid < '(%d,0)') TO STDOUT (FORMAT csv, HEADER %t)`,
+			f.Partition, from, to, from == 0))
+		f.Rows += tag.RowsAffected()
+		return err
+	}); err != nil {
+		return f, errors.Join(err, w.abandon())
+	}
+	f.Bytes, f.SHA256, err = w.finish()
+	return f, err
+}
+
+func (r *runner) blocks(ctx context.Context, table string) (n int64, err error) {
+	return n, r.pool.QueryRow(ctx, selectBlocks, table).Scan(&n)
+}
+
+// carry adds the entries up.
+func (r *runner) carry(ctx context.Context, a *record) error {
+	i := slices.IndexFunc(a.Files, func(f File) bool { return f.Table == partitions.Entries })
+	total, err := r.blocks(ctx, a.Files[i].Partition)
+	if err != nil {
+		return err
+	}
+	return r.parts(ctx, a, "adding up the entries", a.Carried, total, func(from, to int64) error {
+		err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, freely); err != nil {
+				return err
+			}
+			if tag, err := tx.Exec(ctx, saveCarried, a.Number, from, to); err != nil || tag.RowsAffected() == 0 {
+				return errors.Join(err, fmt.Errorf("%w: another process works on it", ErrUnderWay))
+			}
+			_, err := tx.Exec(ctx, fmt.Sprintf(addSums, a.Files[i].Partition), a.Number, fmt.Sprintf("(%d,0)", from), fmt.Sprintf("(%d,0)", to))
+			return err
+		})
+		crashpoint.Hit(crashpoint.ArchiveCarried)
+		return err
+	})
+}
+
+// compare reads the entries' file and compares its sums with those in the database, which were made of the table. It writes the manifest.
+func (r *runner) compare(ctx context.Context, a *record) error {
+	directory := filepath.Join(a.Directory, a.name())
+	found := books{}
+	var moved sides
+	r.tell(a, "comparing the files with the sums", 0, 0)
+	for _, f := range a.Files {
+		if err := f.sum(ctx, directory, found, &moved); err != nil {
+			return err
+		}
+	}
+	if err := a.agrees(ctx, r.pool, found); err != nil {
+		return err
+	}
+	return writeManifest(directory, Manifest{a.Number, timeOf(a.From), partitions.Time(a.Upto), a.Files})
+}
+
+// timeOf is the zero time for the beginning.
+func timeOf(id uuid.UUID) time.Time {
+	if id == uuid.Nil {
+		return time.Time{}
+	}
+	return partitions.Time(id)
+}
+
+// keptTable has the transfers that stay.
+func (r *record) keptTable() string {
+	return fmt.Sprintf("%s_kept_%d", partitions.Transfers, r.Number)
+}
+
+// keep copies the transfers that stay to a table of their own. It is no partition yet.
+func (r *runner) keep(ctx context.Context, a *record) error {
+	i := slices.IndexFunc(a.Files, func(f File) bool { return f.Table == partitions.Transfers })
+	r.tell(a, "keeping transfers with references", 0, 0)
+	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+		table := a.keptTable()
+		for _, sql := range []string{
+			freely,
+			fmt.Sprintf(`DROP TABLE IF EXISTS %s`, table),
+			fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL)`, table, partitions.Transfers),
+			fmt.Sprintf(`INSERT INTO %s SELECT * FROM %s WHERE %s`, table, a.Files[i].Partition, kept),
+			fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT bounds CHECK (id >= '%s' AND id < '%s'), ADD CONSTRAINT %s CHECK (false) NOT VALID`, table, a.From, a.Upto, sealed),
+		} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// detach takes the partitions out of the tables, and has the sums be part of the books.
+func (r *runner) detach(ctx context.Context, a *record) error {
+	since := "MINVALUE"
+	if a.From != uuid.Nil {
+		since = "'" + a.From.String() + "'"
+	}
+	err := r.locking(ctx, a, "taking the partitions out of the tables", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, endDetach, a.Number)
+		if err != nil || tag.RowsAffected() == 0 {
+			return errors.Join(err, fmt.Errorf("%w: another process works on it", ErrUnderWay))
+		}
+		var sql []string
+		for _, f := range a.Files {
+			sql = append(sql, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, f.Table, f.Partition),
+				// What comes late must not go where everything else goes.
+				fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins, ADD CONSTRAINT begins CHECK (id >= '%s')`, f.Table, a.Upto))
+		}
+		sql = append(sql, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO ('%s')`, partitions.Transfers, a.keptTable(), since, a.Upto))
+		_, err = tx.Exec(ctx, strings.Join(sql, "; "))
+		return err
+	})
+	crashpoint.Hit(crashpoint.ArchiveDetached)
+	return err
+}
+
+// drop drops what has left the tables.
+func (r *runner) drop(ctx context.Context, a *record) error {
+	for _, f := range a.Files {
+		if _, err := r.pool.Exec(ctx, `DROP TABLE IF EXISTS `+f.Partition); err != nil {
+			return err
+		}
+	}
+	_, err := r.pool.Exec(ctx, endDrop, a.Number)
+	return err
+}

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/archive"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions/partitionstest"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+)
+
+// longAgo makes a database with two months of history, of long ago.
+func longAgo(ctx context.Context, url string) error {
+	if err := migrated(ctx, url); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	year, now := time.Now().Year()-1, time.Now()
+	err = partitionstest.Begin(ctx, conn, time.Date(year, 1, 15, 0, 0, 0, 0, time.UTC), now)
+	for month := time.January; month <= time.February && err == nil; month++ {
+		_, err = conn.Exec(ctx, partitionstest.Month(year, month))
+	}
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// archiveAll archives whatever it may.
+func archiveAll(t *testing.T, db *DB) {
+	t.Helper()
+	r, err := db.Archive(t.Context(), archive.Options{Before: time.Now(), Directory: t.TempDir()})
+	testwait.Must(t, err)
+	if len(r.Made) < 2 {
+		t.Fatalf("archived %+v", r)
+	}
+}
+
+// TestBooksAfterAnArchive closes, checks and recounts the books of a ledger whose old history is archived: in parts, in one snapshot, from closings of before
+// the archive, and from wrong ones.
+func TestBooksAfterAnArchive(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions, pgkit.Partitions)
+	var seen recorder
+	db := open(t, Options{URL: pgtest.NewDatabase(t, longAgo), Observer: &seen})
+	l, money := large(db), newLedgerService(t, db)
+	check := func(when string) {
+		t.Helper()
+		in, err := l.Integrity(t.Context())
+		if err != nil || !in.Valid || len(in.Currencies) != 1 || in.Currencies[0].Deposits.String() != "8076" || in.Currencies[0].Withdrawals.String() != "673" {
+			t.Fatalf("%s: %+v, %v", when, in, err)
+		}
+	}
+	recounted(t, l, true)
+	do(t, money, ledger.Deposit{Account: "old-05", Amount: 12})
+	do(t, money, ledger.Withdraw{Account: "old-05", Amount: 1})
+	check("before")
+	// A recount is under way while the archive is made.
+	ctx, stop := context.WithCancel(t.Context())
+	o := RecountOptions{Runner: RunnerOperator, Blocks: 1, Progress: func(at RecountProgress) {
+		if at.Done > 2 {
+			stop()
+		}
+	}}
+	if _, err := l.Recount(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	archiveAll(t, db)
+	check("after the archive, from closings of before it")
+	o.Progress = nil
+	if in, err := l.Recount(t.Context(), o); err != nil || !in.Valid {
+		t.Fatalf("a recount: %+v, %v", in, err)
+	}
+	check("after a recount")
+	if c, err := l.CloseAccounts(t.Context(), 0); err != nil || c == nil || c.Bad != 0 || !c.Balanced {
+		t.Fatalf("a closing: %+v, %v", c, err)
+	}
+	exec(t, db, `UPDATE closed_accounts SET version = version - 20, available = available - 5 WHERE account IN ('old-05', 'old-06')`)
+	exec(t, db, `UPDATE ledger_closing SET horizon = NULL, cluster = NULL`)
+	check("from wrong closings")
+	if c, err := l.CloseAccounts(t.Context(), 0); err != nil || c == nil || c.Bad != 0 || !c.Balanced {
+		t.Fatalf("a closing after wrong ones: %+v, %v", c, err)
+	}
+	for _, reason := range []string{"recount", "closings"} {
+		if n := seen.fallbacks()[reason]; n > 0 {
+			t.Errorf("%d times only a count of everything has agreed: %s", n, reason)
+		}
+	}
+	if in, err := NewLedger(db).Integrity(t.Context()); err != nil || !in.Valid {
+		t.Errorf("a count of everything: %+v, %v", in, err)
+	}
+
+	store, err := NewLog(db)
+	testwait.Must(t, err)
+	t.Cleanup(func() { closing(t, store.Shutdown) })
+	c, err := store.CloseBooks(t.Context(), func(account string) string { return account })
+	testwait.Must(t, err)
+	if got := fmt.Sprint(c.Sums); got != "[{SIM 7403 0 7403 0}]" {
+		t.Errorf("the public log's closing: %s", got)
+	}
+	entries, err := l.Entries(t.Context(), "old-05", 0, 10)
+	if err != nil || len(entries) != 2 || entries[1].Version-entries[0].Version != 1 {
+		t.Errorf("the entries that are kept: %+v, %v", entries, err)
+	}
+	exec(t, db, `UPDATE accounts SET available = available + 1 WHERE id = 'old-09'`)
+	if in, err := l.Integrity(t.Context()); err != nil || in.Valid || in.FirstBadAccount != "old-09" {
+		t.Errorf("a balance whose entries are archived was changed: %+v, %v", in, err)
+	}
+}

@@ -1,0 +1,51 @@
+// Package partitionstest makes histories of long ago for tests.
+package partitionstest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
+)
+
+// Begin has the empty tables of a migrated database be in partitions since a time: as if it had been migrated then, and servers had been at work from
+// then to now.
+func Begin(ctx context.Context, conn *pgx.Conn, then, now time.Time) error {
+	for _, table := range partitions.Tables() {
+		if _, err := conn.Exec(ctx, fmt.Sprintf(`CREATE TABLE anew (LIKE %s INCLUDING ALL); DROP TABLE %[1]s; ALTER TABLE anew RENAME TO %[1]s`, table)); err != nil {
+			return err
+		}
+	}
+	if err := partitions.Convert(ctx, conn, then); err != nil {
+		return err
+	}
+	_, err := partitions.Extend(ctx, conn, now)
+	return err
+}
+
+// Month is a statement that adds a month's history: for each of twelve accounts in the currency SIM a deposit of 12 a day on 28 days, a withdrawal of 1,
+// and a transfer of 2 to the next account. Memos are long, so that three months make a ledger that is closed and recounted.
+func Month(year int, month time.Month) string {
+	return fmt.Sprintf(`
+	WITH numbers AS (SELECT d, a, k, 'old-' || lpad(a::text, 2, '0') AS account, 'old-' || lpad(((a + 1) %% 12)::text, 2, '0') AS other,
+			make_timestamptz(%d, %d, 1, 0, 0, 0, 'UTC') + d * interval '1 day' + (a * 3 + k) * interval '1 second' AS at
+		FROM generate_series(0, 27) AS d, generate_series(0, 11) AS a, generate_series(0, 2) AS k),
+	wanted AS (SELECT *, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid AS transfer,
+			(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '70018000000000000000')::uuid AS first,
+			(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '70028000000000000000')::uuid AS second,
+			(ARRAY['deposit', 'withdrawal', 'transfer'])[k + 1] AS kind, (ARRAY[12, 1, 2])[k + 1] AS amount,
+			(ARRAY['outside/SIM', account, account])[k + 1] AS source, (ARRAY[account, 'outside/SIM', other])[k + 1] AS destination,
+			repeat('m', 1000) || ' "quoted", and' || chr(10) || 'on two lines' AS memo FROM numbers),
+	sides AS (SELECT source AS account, first AS id, transfer, -amount AS amount, at, memo FROM wanted
+		UNION ALL SELECT destination, second, transfer, amount, at, memo FROM wanted),
+	numbered AS (SELECT s.*, CASE WHEN s.account LIKE 'outside/%%' THEN 0 ELSE coalesce(a.version, 0) + row_number() OVER (PARTITION BY s.account ORDER BY s.id) END AS version
+		FROM sides AS s LEFT JOIN accounts AS a ON a.id = s.account),
+	moved AS (INSERT INTO transfers SELECT transfer, kind, source, destination, amount, 'SIM', 'completed', '', memo, at FROM wanted),
+	opened AS (INSERT INTO accounts AS a SELECT account, 'SIM', sum(amount), 0, max(version), min(at) FROM numbered WHERE account NOT LIKE 'outside/%%' GROUP BY account ORDER BY 1
+		ON CONFLICT (id) DO UPDATE SET available = a.available + excluded.available, version = excluded.version)
+	INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
+	SELECT account, id, version, transfer, amount, 'SIM', at, memo FROM numbered`, year, month)
+}
