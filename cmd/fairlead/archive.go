@@ -33,7 +33,7 @@ func newArchive() *cobra.Command {
 				return err
 			}
 			if o.Rest < 0 {
-				return fmt.Errorf("--rest is %d, and must not be negative", o.Rest)
+				return fmt.Errorf("%w: --rest is %d, and must not be negative", errUsage, o.Rest)
 			}
 			db, err := t.database(cmd.Context())
 			if err != nil {
@@ -55,12 +55,14 @@ func newArchive() *cobra.Command {
 	f.IntVar(&o.Rest, "rest", archiveRest, "rest so many times as long as each part took; 0 is fastest")
 	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be archived")
 	f.BoolVar(&o.Restart, "restart", false, "give up an archive that was begun on another host or into another directory, and begin it anew")
-	_ = cmd.MarkFlagRequired("before")
 	return cmd
 }
 
 // parseBefore reads a day, a time, or how long ago.
 func parseBefore(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, fmt.Errorf("%w: archive needs --before, such as --before 2026-01-31", errUsage)
+	}
 	if age, err := time.ParseDuration(text); err == nil && age >= 0 {
 		return now.Add(-age), nil
 	}
@@ -69,7 +71,7 @@ func parseBefore(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("--before %q is no day such as 2026-01-31, no time such as 2026-01-31T12:00:00Z, and no age such as 8760h", text)
+	return time.Time{}, fmt.Errorf("%w: --before %q is no day such as 2026-01-31, no time such as 2026-01-31T12:00:00Z, and no age such as 8760h", errUsage, text)
 }
 
 // showArchive returns what tells how far an archive is.
