@@ -20,7 +20,7 @@ type Finding struct {
 
 // Checks are what [DB.Check] looks at.
 var Checks = []string{ //nolint:gochecknoglobals // A constant, but for the type.
-	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "engine", "costs",
+	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "engine", "costs", "partitions",
 }
 
 // blockedFor is for how long a transaction may have stood in the way of others before [DB.Blocked] calls that wrong: Fairlead's own
@@ -117,6 +117,13 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	}
 	for _, cost := range slow {
 		add("costs", false, cost.remedy, "%s", cost.what)
+	}
+	history, err := checkPartitions(ctx, conn.Conn())
+	if err != nil {
+		return nil, fmt.Errorf("postgres: check: %w", readError(err))
+	}
+	for _, f := range history {
+		add("partitions", false, f.remedy, "%s", f.what)
 	}
 	return findings, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/archive"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions/partitionstest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -110,8 +112,56 @@ func TestBooksAfterAnArchive(t *testing.T) {
 	if err != nil || len(entries) != 2 || entries[1].Version-entries[0].Version != 1 {
 		t.Errorf("the entries that are kept: %+v, %v", entries, err)
 	}
+	_, err = l.Transfer(t.Context(), partitions.At(time.Date(time.Now().Year()-1, 1, 7, 0, 0, 0, 0, time.UTC)))
+	if gone, is := errors.AsType[*ledger.TransferNotFoundError](err); !is || gone.Archived.IsZero() {
+		t.Errorf("an archived transfer: %v", err)
+	}
+	_, err = l.Transfer(t.Context(), newID())
+	if absent, is := errors.AsType[*ledger.TransferNotFoundError](err); !is || !absent.Archived.IsZero() {
+		t.Errorf("no transfer: %v", err)
+	}
 	exec(t, db, `UPDATE accounts SET available = available + 1 WHERE id = 'old-09'`)
 	if in, err := l.Integrity(t.Context()); err != nil || in.Valid || in.FirstBadAccount != "old-09" {
 		t.Errorf("a balance whose entries are archived was changed: %+v, %v", in, err)
+	}
+}
+
+// TestUnfinishedHistoryIsReported has no partition for this month, and an archive that somebody began and left.
+func TestUnfinishedHistoryIsReported(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.Partitions)
+	db := open(t, Options{URL: pgtest.NewDatabase(t, longAgo)})
+	reported := func() (found []string) {
+		t.Helper()
+		findings, err := db.Check(t.Context())
+		testwait.Must(t, err)
+		for _, f := range findings {
+			if f.Check == "partitions" {
+				found = append(found, f.Message+"; "+f.Remedy)
+			}
+		}
+		return found
+	}
+	if found := reported(); len(found) > 0 {
+		t.Errorf("reported: %q", found)
+	}
+	all, err := partitions.List(t.Context(), db.pool, partitions.AuditLog)
+	testwait.Must(t, err)
+	for _, p := range all {
+		if !p.Rest && !partitions.Time(p.From).Before(time.Now().AddDate(0, -2, 0)) {
+			exec(t, db, `DROP TABLE `+p.Name)
+		}
+	}
+	exec(t, db, `INSERT INTO archives (number, upto, began_at, host, directory) VALUES (1, gen_random_uuid(), now() - interval '2 days', 'mill', '/srv/archives')`)
+	found := reported()
+	if len(found) != 2 || !strings.Contains(found[0], "the last partition of audit_log ended at ") || !strings.Contains(found[1], "archive 1 was begun at ") ||
+		!strings.Contains(found[1], "on mill, with --to /srv/archives") {
+		t.Errorf("reported: %q", found)
+	}
+	if made, err := db.ExtendHistory(t.Context()); err != nil || made == 0 {
+		t.Errorf("made %d partitions: %v", made, err)
+	}
+	if found := reported(); len(found) != 1 {
+		t.Errorf("reported: %q", found)
 	}
 }

@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -36,9 +38,18 @@ func (l *Ledger) Entries(ctx context.Context, account string, after int64, limit
 
 // Transfer implements [ledger.Reader]. A leg's own id finds the transfer that it is of.
 func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, error) {
-	return queryOne(ctx, l.db.reads, &ledger.TransferNotFoundError{ID: id}, pgx.RowToStructByPos[ledger.Transfer],
+	absent := &ledger.TransferNotFoundError{ID: id}
+	t, err := queryOne(ctx, l.db.reads, absent, pgx.RowToStructByPos[ledger.Transfer],
 		`SELECT `+transferFields+` FROM `+transfersWithReferences+`
 			WHERE id = coalesce((SELECT l.transfer FROM transfer_legs AS l WHERE part = $1), $1)`, id)
+	if !errors.Is(err, absent) {
+		return t, err
+	}
+	upto, failed := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[uuid.UUID], `SELECT upto FROM archived`)
+	if failed == nil && string(id[:]) < string(upto[:]) {
+		absent.Archived = partitions.Time(upto)
+	}
+	return t, err
 }
 
 // Referenced implements [ledger.Reader].

@@ -158,9 +158,17 @@ type HoldNotFoundError struct{ ID uuid.UUID }
 func (e *HoldNotFoundError) Error() string { return fmt.Sprintf("there is no hold %s", e.ID) }
 
 // TransferNotFoundError is returned when a transfer that does not exist is read.
-type TransferNotFoundError struct{ ID uuid.UUID }
+type TransferNotFoundError struct {
+	ID       uuid.UUID
+	Archived time.Time // the history of before was archived, and the transfer would be in it; zero: it would not
+}
 
-func (e *TransferNotFoundError) Error() string { return fmt.Sprintf("there is no transfer %s", e.ID) }
+func (e *TransferNotFoundError) Error() string {
+	if !e.Archived.IsZero() {
+		return fmt.Sprintf("there is no transfer %s: the history of before %s was archived", e.ID, e.Archived.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("there is no transfer %s", e.ID)
+}
 
 // InsufficientFundsError is returned when an account has too little available. Transfer is the id of the failed
 // intent, where one was recorded, else nil.

@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
+)
+
+// finding is what an operator should know, and what to do about it.
+type finding struct{ what, remedy string }
+
+// unfinishedFor is for how long an archive may be under way before that is worth a word.
+const unfinishedFor = 24 * time.Hour
+
+// checkPartitions looks whether the history has partitions for what is written now, and whether an archive was left unfinished.
+func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
+	all, err := partitions.List(ctx, conn, partitions.Tables()...)
+	if err != nil || len(all) == 0 {
+		return nil, err // It is not migrated, or its engine has no partitions.
+	}
+	var found []finding
+	ends := map[string]time.Time{}
+	for _, p := range all {
+		if !p.Rest {
+			ends[p.Table] = partitions.Time(p.To)
+		}
+	}
+	now := time.Now()
+	for _, table := range partitions.Tables() {
+		if end, there := ends[table]; !there {
+			found = append(found, finding{fmt.Sprintf("the table %s is in one piece", table), "run fairlead migrate up"})
+		} else if end.Before(now) {
+			found = append(found, finding{
+				fmt.Sprintf("the last partition of %s ended at %s: rows go to %[1]s_rest, and can't be archived", table, end.Format(time.RFC3339)),
+				"servers make partitions each hour: look for \"history partitions\" in their logs, and end what keeps the table locked",
+			})
+		}
+	}
+	const unfinished = `SELECT number, began_at, host, directory FROM archives WHERE dropped_at IS NULL AND began_at < clock_timestamp() - $1::interval`
+	var number int
+	var began time.Time
+	var host, directory string
+	rows, err := conn.Query(ctx, unfinished, unfinishedFor)
+	if err != nil {
+		return nil, err
+	}
+	_, err = pgx.ForEachRow(rows, []any{&number, &began, &host, &directory}, func() error {
+		found = append(found, finding{
+			fmt.Sprintf("archive %d was begun at %s and has not come to its end", number, began.UTC().Format(time.RFC3339)),
+			fmt.Sprintf("run fairlead archive again on %s, with --to %s", host, directory),
+		})
+		return nil
+	})
+	return found, err
+}
