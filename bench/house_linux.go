@@ -113,7 +113,7 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 			return err
 		}
 	}
-	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlyServers || o.only == onlySnapshot || o.only == onlyTails || o.only == onlySizes {
+	if o.only == onlyDraws || o.only == onlyMixes || o.only == onlyServers || o.only == onlySnapshot || o.only == onlyTails || o.only == onlySizes || o.only == onlyArchive {
 		return nil
 	}
 	if o.beforeBinary != "" {

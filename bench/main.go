@@ -23,66 +23,70 @@ import (
 
 // options are what one run of the benchmarks is asked for.
 type options struct {
-	productBinary  string
-	beforeBinary   string
-	peerBinary     string
-	databaseURL    string
-	racePairs      int
-	transferPairs  int
-	warmup         time.Duration
-	measure        time.Duration
-	accounts       int
-	openRate       float64
-	transferPool   int
-	bidPairs       int
-	bidPool        int
-	redisPool      int
-	redisSocket    bool
-	contendBinary  string
-	lockPairs      int
-	lockProcesses  int
-	lockSides      string
-	lockShapes     string
-	lockWarmup     time.Duration
-	lockMeasure    time.Duration
-	queueBinary    string
-	claimPairs     int
-	claimItems     int
-	claimWarmup    time.Duration
-	claimMeasure   time.Duration
-	drawPairs      int
-	drawCount      int
-	drawMeasure    time.Duration
-	mixPairs       int
-	mixNames       string
-	serverPairs    int
-	serverLoads    string
-	mixWarmup      time.Duration
-	mixMeasure     time.Duration
-	freshWindow    time.Duration
-	freshLater     time.Duration
-	freshPairs     int
-	freshLoads     string
-	batchPairs     int
-	snapshotPairs  int
-	snapshotAfter  time.Duration
-	tailsPairs     int
-	tailsMeasure   time.Duration
-	tailsRate      float64
-	sizeCommands   int
-	tbperfPairs    int
-	tbperfAccounts int
-	logPairs       int
-	logEvents      int
-	logRate        float64
-	sagaPairs      int
-	sagaWarmup     time.Duration
-	sagaMeasure    time.Duration
-	only           string
-	jsonFile       string
-	check          bool
-	keepDir        bool
-	productOptions string
+	productBinary    string
+	beforeBinary     string
+	peerBinary       string
+	databaseURL      string
+	racePairs        int
+	transferPairs    int
+	warmup           time.Duration
+	measure          time.Duration
+	accounts         int
+	openRate         float64
+	transferPool     int
+	bidPairs         int
+	bidPool          int
+	redisPool        int
+	redisSocket      bool
+	contendBinary    string
+	lockPairs        int
+	lockProcesses    int
+	lockSides        string
+	lockShapes       string
+	lockWarmup       time.Duration
+	lockMeasure      time.Duration
+	queueBinary      string
+	claimPairs       int
+	claimItems       int
+	claimWarmup      time.Duration
+	claimMeasure     time.Duration
+	drawPairs        int
+	drawCount        int
+	drawMeasure      time.Duration
+	mixPairs         int
+	mixNames         string
+	serverPairs      int
+	serverLoads      string
+	mixWarmup        time.Duration
+	mixMeasure       time.Duration
+	freshWindow      time.Duration
+	freshLater       time.Duration
+	freshPairs       int
+	freshLoads       string
+	batchPairs       int
+	snapshotPairs    int
+	snapshotAfter    time.Duration
+	tailsPairs       int
+	tailsMeasure     time.Duration
+	tailsRate        float64
+	sizeCommands     int
+	tbperfPairs      int
+	tbperfAccounts   int
+	logPairs         int
+	logEvents        int
+	logRate          float64
+	archivePairs     int
+	archiveTransfers int
+	archiveRest      int
+	archiveNow       time.Time
+	sagaPairs        int
+	sagaWarmup       time.Duration
+	sagaMeasure      time.Duration
+	only             string
+	jsonFile         string
+	check            bool
+	keepDir          bool
+	productOptions   string
 }
 
 // connectionCounts are the closed-loop loads of the transfers and of the bids.
@@ -102,7 +106,7 @@ func main() {
 }
 
 func parseOptions(args []string) (*options, error) {
-	o := &options{}
+	o := &options{archiveNow: time.Now().UTC()}
 	quick := false
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.StringVar(&o.productBinary, "product", "", "fairlead binary; empty leaves the product out")
@@ -158,10 +162,13 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.logPairs, "log-pairs", 3, "turns of the public log on each side")
 	f.IntVar(&o.logEvents, "log-events", 300_000, "events that wait to be leaves before a turn of the log")
 	f.Float64Var(&o.logRate, "log-rate", 4000, "bids a second whose processor time is compared with that of --before in the turns of the log")
+	f.IntVar(&o.archivePairs, "archive-pairs", 3, "archives, with transfers alone before and beside each (only with --only archive)")
+	f.IntVar(&o.archiveTransfers, "archive-transfers", 500_000, "transfers in each archive (up to 2,000,000)")
+	f.IntVar(&o.archiveRest, "archive-rest", 9, "fairlead archive --rest")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, log, servers, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, log, archive, servers, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -181,6 +188,7 @@ func parseOptions(args []string) (*options, error) {
 		o.tbperfPairs, o.tbperfAccounts, o.tailsMeasure = 1, 10_000, 10*time.Second
 		o.sizeCommands = 5000
 		o.logPairs, o.logEvents, o.logRate = 1, 20_000, 500
+		o.archivePairs, o.archiveTransfers = 1, 30_000
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -206,6 +214,10 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--tails-pairs must be positive, and --tails-measure a second at least")
 	case o.logPairs < 1 || o.logEvents < 1 || o.logRate <= 0:
 		return nil, errors.New("--log-pairs, --log-events and --log-rate must be positive")
+	case o.archivePairs < 1 || o.archiveTransfers < 1 || o.archiveTransfers > 2_000_000 || o.archiveRest < 0:
+		return nil, errors.New("--archive-pairs and --archive-transfers must be positive, the latter at most 2000000, and --archive-rest not negative")
+	case o.only == onlyArchive && o.productBinary == "":
+		return nil, errors.New("--only archive needs --product")
 	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
 		return nil, errors.New("--fresh-window must be a second at least, and --fresh-later no shorter")
 	case o.lockProcesses < 1 || o.lockProcesses > contenders:
@@ -238,10 +250,11 @@ const (
 	onlySizes     = "sizes"
 	onlyLog       = "log"
 	onlyServers   = "servers"
+	onlyArchive   = "archive"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLog, onlyServers, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLog, onlyArchive, onlyServers, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -270,6 +283,11 @@ func run(ctx context.Context, args []string, w io.Writer) (err error) {
 		return err
 	}
 	results.Machine.print(out)
+	if o.only == onlyArchive {
+		if err := house.beginHistory(ctx, o); err != nil {
+			return fmt.Errorf("begin a history: %w", err)
+		}
+	}
 	for _, s := range house.sides {
 		slog.Info("filling accounts", "side", s.name, "accounts", o.accounts)
 		if err := s.fill(ctx, o.accounts, openingBalance); err != nil {
@@ -404,6 +422,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printLog(out)
 	}
+	if o.only == onlyArchive {
+		if err := h.archives(ctx, o, results); err != nil {
+			return err
+		}
+		results.printArchives(out)
+	}
 	return nil
 }
 
@@ -423,6 +447,7 @@ func (o *options) describe() map[string]any {
 		"tails_pairs": o.tailsPairs, "tails_measure_s": o.tailsMeasure.Seconds(), "tails_rate": o.tailsRate, "size_commands": o.sizeCommands,
 		"tbperf_pairs": o.tbperfPairs, "tbperf_accounts": o.tbperfAccounts,
 		"log_pairs": o.logPairs, "log_events": o.logEvents, "log_rate": o.logRate,
+		"archive_pairs": o.archivePairs, "archive_transfers": o.archiveTransfers, "archive_rest": o.archiveRest,
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}
 }

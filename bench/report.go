@@ -50,6 +50,7 @@ type Results struct {
 	Sizes     []SizeTurn     `json:"sizes"`
 	OpenBids  []TransferTurn `json:"bids_open_loop"`
 	Log       []LogTurn      `json:"log"`
+	Archives  []ArchiveTurn  `json:"archives"`
 	TBPerf    TBPerf         `json:"tbperf"`
 	Tails     []TailTurn     `json:"tails"`
 	Locks     []LockTurn     `json:"locks"`
@@ -291,6 +292,7 @@ func (r *Results) judge(out *printer) bool {
 	r.judgeSnapshots()
 	r.judgeTails()
 	r.judgeLog()
+	r.judgeArchives()
 	r.judgeLocks()
 	r.judgeClaims()
 	r.judgeDraws()

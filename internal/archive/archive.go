@@ -227,7 +227,7 @@ func (r *runner) next(ctx context.Context, from uuid.UUID) (p period, err error)
 	case end.After(r.Before):
 		p.why = fmt.Sprintf("the oldest partitions end at %s, which is not before %s", end.Format(time.RFC3339), r.Before.UTC().Format(time.RFC3339))
 	case end.After(limit):
-		p.why = fmt.Sprintf("the oldest partitions end at %s: history is archived when it is %v old", end.Format(time.RFC3339), r.MinAge)
+		p.why = fmt.Sprintf("the oldest partitions end at %s: history is archived when it is %g hours old", end.Format(time.RFC3339), r.MinAge.Hours())
 	}
 	return p, nil
 }

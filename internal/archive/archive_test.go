@@ -56,7 +56,7 @@ func old(ctx context.Context, url string) error {
 		return err
 	}
 	for month := time.January; month <= time.March; month++ {
-		if _, err := conn.Exec(ctx, partitionstest.Month(2025, month)); err != nil {
+		if _, err := conn.Exec(ctx, partitionstest.Month(2025, month, 1, 1000)); err != nil {
 			return fmt.Errorf("%v: %w", month, err)
 		}
 	}

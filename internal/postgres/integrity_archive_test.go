@@ -31,7 +31,7 @@ func longAgo(ctx context.Context, url string) error {
 	year, now := time.Now().Year()-1, time.Now()
 	err = partitionstest.Begin(ctx, conn, time.Date(year, 1, 15, 0, 0, 0, 0, time.UTC), now)
 	for month := time.January; month <= time.February && err == nil; month++ {
-		_, err = conn.Exec(ctx, partitionstest.Month(year, month))
+		_, err = conn.Exec(ctx, partitionstest.Month(year, month, 1, 1000))
 	}
 	return errors.Join(err, conn.Close(ctx))
 }

@@ -42,7 +42,7 @@ func longAgo(ctx context.Context, url string) error {
 	err = partitionstest.Begin(ctx, conn, time.Date(now.Year(), now.Month()-3, 15, 0, 0, 0, 0, time.UTC), now)
 	for months := time.Month(3); months >= 2 && err == nil; months-- {
 		month := time.Date(now.Year(), now.Month()-months, 1, 0, 0, 0, 0, time.UTC)
-		_, err = conn.Exec(ctx, partitionstest.Month(month.Year(), month.Month()))
+		_, err = conn.Exec(ctx, partitionstest.Month(month.Year(), month.Month(), 1, 1000))
 	}
 	return errors.Join(err, conn.Close(ctx))
 }

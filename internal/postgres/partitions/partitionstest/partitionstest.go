@@ -26,19 +26,19 @@ func Begin(ctx context.Context, conn *pgx.Conn, then, now time.Time) error {
 	return err
 }
 
-// Month is a statement that adds a month's history: for each of twelve accounts in the currency SIM a deposit of 12 a day on 28 days, a withdrawal of 1,
-// and a transfer of 2 to the next account. Memos are long, so that three months make a ledger that is closed and recounted.
-func Month(year int, month time.Month) string {
+// Month is a statement that adds a month's history: for each of twelve accounts in the currency SIM, on each of 28 days and so many times a day (up to 2,000),
+// a deposit of 12, a withdrawal of 1, and a transfer of 2 to the next account, with a memo of so many bytes and some more.
+func Month(year int, month time.Month, times, memo int) string {
 	return fmt.Sprintf(`
 	WITH numbers AS (SELECT d, a, k, 'old-' || lpad(a::text, 2, '0') AS account, 'old-' || lpad(((a + 1) %% 12)::text, 2, '0') AS other,
-			make_timestamptz(%d, %d, 1, 0, 0, 0, 'UTC') + d * interval '1 day' + (a * 3 + k) * interval '1 second' AS at
-		FROM generate_series(0, 27) AS d, generate_series(0, 11) AS a, generate_series(0, 2) AS k),
+			make_timestamptz(%d, %d, 1, 0, 0, 0, 'UTC') + d * interval '1 day' + (i * 40 + a * 3 + k) * interval '1 second' AS at
+		FROM generate_series(0, 27) AS d, generate_series(0, %d) AS i, generate_series(0, 11) AS a, generate_series(0, 2) AS k),
 	wanted AS (SELECT *, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '70008000000000000000')::uuid AS transfer,
 			(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '70018000000000000000')::uuid AS first,
 			(lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '70028000000000000000')::uuid AS second,
 			(ARRAY['deposit', 'withdrawal', 'transfer'])[k + 1] AS kind, (ARRAY[12, 1, 2])[k + 1] AS amount,
 			(ARRAY['outside/SIM', account, account])[k + 1] AS source, (ARRAY[account, 'outside/SIM', other])[k + 1] AS destination,
-			repeat('m', 1000) || ' "quoted", and' || chr(10) || 'on two lines' AS memo FROM numbers),
+			repeat('m', %d) || ' "quoted", and' || chr(10) || 'on two lines' AS memo FROM numbers),
 	sides AS (SELECT source AS account, first AS id, transfer, -amount AS amount, at, memo FROM wanted
 		UNION ALL SELECT destination, second, transfer, amount, at, memo FROM wanted),
 	numbered AS (SELECT s.*, CASE WHEN s.account LIKE 'outside/%%' THEN 0 ELSE coalesce(a.version, 0) + row_number() OVER (PARTITION BY s.account ORDER BY s.id) END AS version
@@ -47,5 +47,5 @@ func Month(year int, month time.Month) string {
 	opened AS (INSERT INTO accounts AS a SELECT account, 'SIM', sum(amount), 0, max(version), min(at) FROM numbered WHERE account NOT LIKE 'outside/%%' GROUP BY account ORDER BY 1
 		ON CONFLICT (id) DO UPDATE SET available = a.available + excluded.available, version = excluded.version)
 	INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
-	SELECT account, id, version, transfer, amount, 'SIM', at, memo FROM numbered`, year, month)
+	SELECT account, id, version, transfer, amount, 'SIM', at, memo FROM numbered`, year, month, times-1, memo)
 }
