@@ -32,11 +32,13 @@ const (
 	saveCarried  = `UPDATE archives SET carried = $3 WHERE number = $1 AND carried = $2 AND detached_at IS NULL`
 	selectBlocks = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 	// kept are the transfers that are asked for after they are archived.
-	kept       = `id IN (SELECT transfer FROM transfer_references WHERE completed) OR id IN (SELECT transfer FROM saga_legs WHERE transfer IS NOT NULL)`
-	endDetach  = `UPDATE archives SET detached_at = clock_timestamp() WHERE number = $1 AND detached_at IS NULL`
-	endDrop    = `UPDATE archives SET dropped_at = clock_timestamp() WHERE number = $1 AND dropped_at IS NULL`
-	dropSums   = `DELETE FROM archive_sums WHERE archive = $1`
-	dropRecord = `DELETE FROM archives WHERE number = $1 AND detached_at IS NULL`
+	kept           = `id IN (SELECT transfer FROM transfer_references WHERE completed) OR id IN (SELECT transfer FROM saga_legs WHERE transfer IS NOT NULL)`
+	holdRecord     = `SELECT detached_at IS NOT NULL FROM archives WHERE number = $1 AND upto = $2 AND dropped_at IS NULL FOR UPDATE`
+	selectAttached = `SELECT relispartition FROM pg_class WHERE oid = to_regclass($1)`
+	endDetach      = `UPDATE archives SET detached_at = clock_timestamp() WHERE number = $1`
+	endDrop        = `UPDATE archives SET dropped_at = clock_timestamp() WHERE number = $1`
+	dropSums       = `DELETE FROM archive_sums WHERE archive = $1`
+	dropRecord     = `DELETE FROM archives WHERE number = $1 AND detached_at IS NULL`
 	// freely lets a transaction go over whole tables.
 	freely = `SELECT set_config('statement_timeout', '15min', true), set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)`
 )
@@ -50,7 +52,15 @@ func (r *runner) seal(ctx context.Context, p period) (*record, error) {
 	for _, piece := range p.pieces {
 		a.Files = append(a.Files, File{Table: piece.Table, Partition: piece.Name})
 	}
-	if err := os.MkdirAll(filepath.Join(a.Directory, a.name()), 0o750); err != nil {
+	directory := filepath.Join(a.Directory, a.name())
+	if err := os.MkdirAll(directory, 0o750); err != nil {
+		return nil, err
+	}
+	// The database may be a copy of before that archive, whose files nothing else has.
+	switch _, err := os.Stat(filepath.Join(directory, manifestName)); {
+	case err == nil && !r.Restart:
+		return nil, fmt.Errorf("%s has an archive already: move it away, or give --restart to write over it", directory)
+	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return nil, err
 	}
 	files, err := json.Marshal(a.Files)
@@ -254,6 +264,9 @@ func (r *runner) keep(ctx context.Context, a *record) error {
 	i := slices.IndexFunc(a.Files, func(f File) bool { return f.Table == partitions.Transfers })
 	r.tell(a, "keeping transfers with references", 0, 0)
 	return pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+		if err := a.hold(ctx, tx, false); err != nil {
+			return err
+		}
 		table := a.keptTable()
 		for _, sql := range []string{
 			freely,
@@ -277,9 +290,11 @@ func (r *runner) detach(ctx context.Context, a *record) error {
 		since = "'" + a.From.String() + "'"
 	}
 	err := r.locking(ctx, a, "taking the partitions out of the tables", func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, endDetach, a.Number)
-		if err != nil || tag.RowsAffected() == 0 {
-			return errors.Join(err, fmt.Errorf("%w: another process works on it", ErrUnderWay))
+		if err := a.hold(ctx, tx, false); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, endDetach, a.Number); err != nil {
+			return err
 		}
 		var sql []string
 		for _, f := range a.Files {
@@ -288,20 +303,42 @@ func (r *runner) detach(ctx context.Context, a *record) error {
 				fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins, ADD CONSTRAINT begins CHECK (id >= '%s')`, f.Table, a.Upto))
 		}
 		sql = append(sql, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO ('%s')`, partitions.Transfers, a.keptTable(), since, a.Upto))
-		_, err = tx.Exec(ctx, strings.Join(sql, "; "))
+		_, err := tx.Exec(ctx, strings.Join(sql, "; "))
 		return err
 	})
 	crashpoint.Hit(crashpoint.ArchiveDetached)
 	return err
 }
 
-// drop drops what has left the tables.
+// drop drops what has left the tables. It looks again whether it has: the database may be led to an older state in between.
 func (r *runner) drop(ctx context.Context, a *record) error {
-	for _, f := range a.Files {
-		if _, err := r.pool.Exec(ctx, `DROP TABLE IF EXISTS `+f.Partition); err != nil {
+	r.tell(a, "dropping what has left the tables", 0, 0)
+	return r.locking(ctx, a, "dropping what has left the tables", func(tx pgx.Tx) error {
+		if err := a.hold(ctx, tx, true); err != nil {
 			return err
 		}
+		for _, f := range a.Files {
+			attached, err := pgkit.Rows(ctx, tx, pgx.RowTo[bool], selectAttached, f.Partition)
+			if err == nil && len(attached) > 0 && attached[0] {
+				err = fmt.Errorf("the table %s is a partition still", f.Partition)
+			}
+			if err == nil {
+				_, err = tx.Exec(ctx, `DROP TABLE IF EXISTS `+f.Partition)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, endDrop, a.Number)
+		return err
+	})
+}
+
+// hold keeps an archive's row as it is until the transaction ends. It returns an error where it is not as this process knows it.
+func (r *record) hold(ctx context.Context, tx pgx.Tx, detached bool) error {
+	same, err := pgkit.Rows(ctx, tx, pgx.RowTo[bool], holdRecord, r.Number, r.Upto)
+	if err == nil && (len(same) == 0 || same[0] != detached) {
+		err = fmt.Errorf("%w: another process works on it, or the database is an older copy", ErrUnderWay)
 	}
-	_, err := r.pool.Exec(ctx, endDrop, a.Number)
 	return err
 }
