@@ -19,10 +19,11 @@ func newArchive() *cobra.Command {
 	var o archive.Options
 	cmd := &cobra.Command{
 		Use:   "archive --before TIME",
-		Short: "Take old history of the ledger out of the database, into compressed files",
-		Long: "Take the entries, transfers and audit log of whole months that ended before a time out of the database. They go to files, CSV\n" +
-			"compressed by gzip, in a directory of their own for each archive; then their tables are dropped. Balances, holds, references that\n" +
-			"are taken and the public log stay. What is younger than a day stays, too.\n\n" +
+		Short: "Take old history out of the database, into compressed files",
+		Long: "Take whole months that ended before a time out of the database: entries, transfers, the audit log, and the bids and events of\n" +
+			"auctions that were made in them. They go to files, CSV compressed by gzip, in a directory of their own for each archive; then their\n" +
+			"tables are dropped. Balances, holds, references that are taken, purchases, winners and the public log stay. What is younger than a\n" +
+			"day stays, too.\n\n" +
 			"Commands go on meanwhile. After an interruption, run it again on the same host with the same --to: it goes on.\n" +
 			"fairlead integrity --archives DIR checks the files.",
 		Example: "  fairlead archive --before 2026-01-01 --to /srv/archives --dry-run\n" +

@@ -263,7 +263,7 @@ func (r *runner) underWay(ctx context.Context) (*record, error) {
 // make brings an archive to its end.
 func (r *runner) make(ctx context.Context, a *record) error {
 	if !a.Detached {
-		for _, work := range []func(context.Context, *record) error{r.copyAll, r.carry, r.compare, r.keep, r.detach} {
+		for _, work := range []func(context.Context, *record) error{r.copyAll, r.carry, r.compare, r.keep, r.expire, r.detach} {
 			if err := work(ctx, a); err != nil {
 				return err
 			}

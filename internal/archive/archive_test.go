@@ -142,6 +142,13 @@ func (w *world) same(a archive.Archive, table string) {
 	}
 }
 
+// auction adds an auction with 40 events.
+func (w *world) auction(id uuid.UUID, status string) {
+	w.t.Helper()
+	w.exec(`INSERT INTO auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window, snipe_extension, snipe_max, cooldown,
+		unique_amounts, total_bids, seq, version, revision, created_at) VALUES ($1, 'old', $2, 'SIM', 'old-01', 1, 1, 1, 0, 0, 0, 0, false, 39, 40, 40, $1, now())`, id, status)
+}
+
 // TestArchive archives two months of three. What is in the files is what was in the tables, and the books go on from it.
 func TestArchive(t *testing.T) {
 	t.Parallel()
@@ -150,6 +157,10 @@ func TestArchive(t *testing.T) {
 	w.exec(`INSERT INTO audit_log SELECT id, at, 'admin', 'keys.create', 'k', 'r' FROM entries WHERE account = 'old-03'`)
 	referenced := ask[uuid.UUID](w, `SELECT id FROM transfers WHERE kind = 'deposit' ORDER BY id LIMIT 1`)
 	w.exec(`INSERT INTO transfer_references VALUES ($1, 'invoice 7', true, 12)`, referenced)
+	ended := partitions.At(february.AddDate(0, 0, -9))
+	w.auction(ended, "completed")
+	w.exec(`INSERT INTO auction_bids SELECT $1, s, 'old-03', 10 * s, 10 * s - 10, 1, 1, now(), $1 FROM generate_series(2, 40) AS s`, ended)
+	w.exec(`INSERT INTO auction_events VALUES ($1, 1, 'auction.started', now(), '{}')`, ended)
 	w.valid("before")
 	deposits := ask[string](w, `SELECT sum(amount)::text FROM transfers WHERE kind = 'deposit'`)
 
@@ -168,6 +179,12 @@ func TestArchive(t *testing.T) {
 		w.same(a, partitions.Transfers)
 	}
 	w.valid("after")
+	if left, first := ask[int](w, `SELECT count(*) FROM auction_bids`), ask[int](w, `SELECT first_seq FROM auctions`); left != 0 || first != 41 {
+		t.Errorf("%d bids are left, of an auction whose first event that is kept is %d", left, first)
+	}
+	if r.Made[0].Files[0].Table != partitions.Bids || r.Made[0].Files[0].Rows != 39 || r.Made[0].Files[1].Table != partitions.Events || r.Made[0].Files[1].Rows != 1 {
+		t.Errorf("the files of the first archive: %+v", r.Made[0].Files)
+	}
 	if left := ask[int](w, `SELECT count(*) FROM entries`); left != 12*3*28*2 {
 		t.Errorf("%d entries are left", left)
 	}
@@ -252,7 +269,7 @@ func TestInterrupted(t *testing.T) {
 		names[i] = filepath.Base(names[i])
 	}
 	slices.Sort(names)
-	if got := strings.Join(names, " "); got != "audit_log.csv.gz entries.csv.gz manifest.json transfers.csv.gz" {
+	if got := strings.Join(names, " "); got != "auction_bids.csv.gz auction_events.csv.gz audit_log.csv.gz entries.csv.gz manifest.json transfers.csv.gz" {
 		t.Errorf("the directory has %s", got)
 	}
 }
@@ -393,6 +410,17 @@ func TestRefused(t *testing.T) {
 		t.Errorf("with a pending transfer: %v", err)
 	}
 	w.exec(`DELETE FROM transfers WHERE id = $1`, pending)
+	open := partitions.At(february.AddDate(0, 0, -2))
+	w.auction(open, "active")
+	if err := run(archive.Options{}); err == nil || !strings.Contains(err.Error(), "auction "+open.String()+" has not ended") {
+		t.Errorf("with an open auction: %v", err)
+	}
+	w.exec(`UPDATE auctions SET status = 'completed'`)
+	w.exec(`INSERT INTO log_topics VALUES (2, $1, 5, true)`, open)
+	if err := run(archive.Options{}); err == nil || !strings.Contains(err.Error(), "auction "+open.String()+" is not in the public log to its end") {
+		t.Errorf("with an auction that the log is behind with: %v", err)
+	}
+	w.exec(`UPDATE log_topics SET open = false`)
 	if sealed := ask[int](w, `SELECT count(*) FROM pg_constraint WHERE conname = 'sealed'`); sealed != 0 {
 		t.Errorf("%d partitions are sealed after refusals", sealed)
 	}

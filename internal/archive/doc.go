@@ -1,4 +1,4 @@
-// Package archive takes old history out of the ledger's tables and puts it into compressed files.
+// Package archive takes old history out of the tables and puts it into compressed files.
 //
 // The tables are in partitions by time (package partitions). An archive has one partition of each, the oldest. It is made in steps, each of
 // which is written down in the database before the next one begins, so that an archive which was interrupted goes on where it was:

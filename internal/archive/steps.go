@@ -32,7 +32,9 @@ const (
 	saveCarried  = `UPDATE archives SET carried = $3 WHERE number = $1 AND carried = $2 AND detached_at IS NULL`
 	selectBlocks = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 	// kept are the transfers that are asked for after they are archived.
-	kept           = `id IN (SELECT transfer FROM transfer_references WHERE completed) OR id IN (SELECT transfer FROM saga_legs WHERE transfer IS NOT NULL)`
+	kept         = `id IN (SELECT transfer FROM transfer_references WHERE completed) OR id IN (SELECT transfer FROM saga_legs WHERE transfer IS NOT NULL)`
+	expireEvents = `UPDATE auctions SET first_seq = seq + 1
+		WHERE id IN (SELECT id FROM auctions WHERE id >= $1 AND id < $2 AND first_seq <= seq ORDER BY id LIMIT $3 FOR UPDATE)`
 	holdRecord     = `SELECT detached_at IS NOT NULL FROM archives WHERE number = $1 AND upto = $2 AND dropped_at IS NULL FOR UPDATE`
 	selectAttached = `SELECT relispartition FROM pg_class WHERE oid = to_regclass($1)`
 	endDetach      = `UPDATE archives SET detached_at = clock_timestamp() WHERE number = $1`
@@ -42,6 +44,9 @@ const (
 	// freely lets a transaction go over whole tables.
 	freely = `SELECT set_config('statement_timeout', '15min', true), set_config('enable_seqscan', 'on', true), set_config('enable_hashjoin', 'on', true)`
 )
+
+// auctionsAtOnce are changed in one transaction.
+const auctionsAtOnce = 500
 
 // sealed is the constraint of a partition that takes no rows.
 const sealed = "sealed"
@@ -85,24 +90,32 @@ func (r *runner) seal(ctx context.Context, p period) (*record, error) {
 			if _, err := tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT %s CHECK (false) NOT VALID`, piece.Name, sealed)); err != nil {
 				return err
 			}
-			if piece.Table != partitions.Transfers {
-				continue
-			}
-			pending, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], fmt.Sprintf(`SELECT id FROM %s WHERE status = 'pending' ORDER BY id LIMIT 1`, piece.Name))
-			if err == nil && len(pending) > 0 {
-				err = fmt.Errorf("transfer %s is pending", pending[0])
-			}
-			if err != nil {
-				return err
-			}
 		}
-		return nil
+		return p.over(ctx, tx)
 	})
 	if code := pgkit.Code(err); code == pgkit.UniqueViolation {
 		err = fmt.Errorf("%w: another process has just begun one", ErrUnderWay)
 	}
 	crashpoint.Hit(crashpoint.ArchiveSealed)
 	return a, err
+}
+
+// over returns an error where something of a period is not over.
+func (p *period) over(ctx context.Context, tx pgx.Tx) error {
+	for _, q := range []struct{ sql, what string }{
+		{`SELECT id FROM transfers WHERE status = 'pending' AND id >= $1 AND id < $2 ORDER BY id LIMIT 1`, "transfer %s is pending"},
+		{`SELECT id FROM auctions WHERE status IN ('pending', 'active') AND id >= $1 AND id < $2 ORDER BY id LIMIT 1`, "auction %s has not ended"},
+		{`SELECT id FROM log_topics WHERE kind = 2 AND open AND id >= $1 AND id < $2 ORDER BY id LIMIT 1`, "auction %s is not in the public log to its end"},
+	} {
+		found, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], q.sql, p.from, p.upto)
+		if err == nil && len(found) > 0 {
+			err = fmt.Errorf("the history before %s stays: "+q.what, partitions.Time(p.upto).Format(time.RFC3339), found[0])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // giveUp undoes what an archive has done that has not left the tables. Its files stay.
@@ -283,6 +296,17 @@ func (r *runner) keep(ctx context.Context, a *record) error {
 	})
 }
 
+// expire says of auctions that the events in the archive are not kept any more, some auctions at a time.
+func (r *runner) expire(ctx context.Context, a *record) error {
+	r.tell(a, "ending the streams of its auctions", 0, 0)
+	for {
+		tag, err := r.pool.Exec(ctx, expireEvents, a.From, a.Upto, auctionsAtOnce)
+		if err != nil || tag.RowsAffected() < auctionsAtOnce {
+			return err
+		}
+	}
+}
+
 // detach takes the partitions out of the tables, and has the sums be part of the books.
 func (r *runner) detach(ctx context.Context, a *record) error {
 	since := "MINVALUE"
@@ -300,7 +324,7 @@ func (r *runner) detach(ctx context.Context, a *record) error {
 		for _, f := range a.Files {
 			sql = append(sql, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, f.Table, f.Partition),
 				// What comes late must not go where everything else goes.
-				fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins, ADD CONSTRAINT begins CHECK (id >= '%s')`, f.Table, a.Upto))
+				fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins, ADD CONSTRAINT begins CHECK (%s >= '%s')`, f.Table, partitions.Key(f.Table), a.Upto))
 		}
 		sql = append(sql, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO ('%s')`, partitions.Transfers, a.keptTable(), since, a.Upto))
 		_, err := tx.Exec(ctx, strings.Join(sql, "; "))

@@ -62,7 +62,7 @@ func trials(payload string, key int64) []trial {
 			// Is a setting that is local to a transaction still there in the next statement?
 			{`SELECT set_config('fairlead.probe', 'here', true)`, `SELECT coalesce(current_setting('fairlead.probe', true), '') = 'here'`},
 		}},
-		{Lack{Capability: Partitions, What: "partitions by range", Instead: "the ledger's history stays in one piece, and can't be archived"}, [][]string{
+		{Lack{Capability: Partitions, What: "partitions by range", Instead: "history stays in one piece, and can't be archived"}, [][]string{
 			{begin, `CREATE TEMPORARY TABLE fairlead_probe (a integer PRIMARY KEY) PARTITION BY RANGE (a) ON COMMIT DROP`},
 			{rollback},
 		}},

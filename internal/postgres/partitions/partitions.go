@@ -1,5 +1,5 @@
-// Package partitions keeps the tables of the ledger's history in partitions by time, so that what is old can leave as a whole instead of row by
-// row. A row's time is that in its id, a UUIDv7 (RFC 9562): so a row is found by its id in one partition.
+// Package partitions keeps the tables of the history in partitions by time, so that what is old can leave as a whole instead of row by row. A row's
+// time is that in its id, or in its auction's, a UUIDv7 (RFC 9562): so a row is found in one partition.
 //
 // A table has these partitions: "first", with everything up to a bound; one for each month from there on, named after the day on which it begins; and
 // "rest", for ids that no other one has, such as those of a clock that is far ahead.
@@ -20,15 +20,25 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
-// Tables are the tables in partitions. Each has its time in the column id.
-func Tables() []string { return []string{Entries, Transfers, AuditLog} }
+// Tables are the tables in partitions.
+func Tables() []string { return []string{Entries, Transfers, Bids, Events, AuditLog} }
 
 // The tables, by name.
 const (
 	Entries   = "entries"
 	Transfers = "transfers"
+	Bids      = "auction_bids"
+	Events    = "auction_events"
 	AuditLog  = "audit_log"
 )
+
+// Key is the column of a table that has its rows' time: the row's id, or that of its auction, so that an auction's rows are in one partition.
+func Key(table string) string {
+	if table == Bids || table == Events {
+		return "auction"
+	}
+	return "id"
+}
 
 const (
 	// ahead is how long before the last partition ends the next one is made.
@@ -169,7 +179,7 @@ func convert(ctx context.Context, db DB, table string, bound uuid.UUID) (done bo
 	until := table + "_until"
 	if err := inOnePiece(ctx, db, table, func(tx pgx.Tx) error {
 		return run(ctx, tx, fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s`, table, until),
-			fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT %s CHECK (id < '%s') NOT VALID`, table, until, bound))
+			fmt.Sprintf(`ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s < '%s') NOT VALID`, table, until, Key(table), bound))
 	}); err != nil {
 		return errors.Is(err, errPartitioned), ignore(err, errPartitioned)
 	}
@@ -235,14 +245,14 @@ func swap(ctx context.Context, tx pgx.Tx, table, until string, bound uuid.UUID, 
 		statements = append(statements, fmt.Sprintf(`ALTER INDEX %s RENAME TO %s_first`, i.Name, i.Name))
 	}
 	statements = append(statements,
-		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE INCLUDING COMPRESSION INCLUDING COMMENTS) PARTITION BY RANGE (id)`, table, first),
+		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE INCLUDING COMPRESSION INCLUDING COMMENTS) PARTITION BY RANGE (%s)`, table, first, Key(table)),
 		fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT %s`, table, until))
 	for _, i := range indexes {
 		statements = append(statements, i.on(table))
 	}
 	statements = append(statements, fmt.Sprintf(`CREATE TABLE %s PARTITION OF %s DEFAULT`, rest, table))
 	if strays {
-		statements = append(statements, `SET LOCAL statement_timeout = 0`, move(first, rest, fmt.Sprintf(`id >= '%s'`, bound)))
+		statements = append(statements, `SET LOCAL statement_timeout = 0`, move(first, rest, fmt.Sprintf(`%s >= '%s'`, Key(table), bound)))
 	}
 	statements = append(statements,
 		fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (MINVALUE) TO ('%s')`, table, first, bound),
@@ -312,7 +322,7 @@ func Add(ctx context.Context, db DB, table string, from, to uuid.UUID) error {
 	}
 	return inTx(ctx, db, LockTimeout,
 		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL)`, name, table),
-		move(table+"_rest", name, fmt.Sprintf(`id >= '%s' AND id < '%s'`, from, to)),
+		move(table+"_rest", name, fmt.Sprintf(`%s >= '%s' AND %[1]s < '%[3]s'`, Key(table), from, to)),
 		fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, name, from, to))
 }
 

@@ -32,6 +32,8 @@ func inOnePiece(ctx context.Context, url string) error {
 			memo text NOT NULL DEFAULT '', PRIMARY KEY (account, version, id));
 		CREATE TABLE transfers (id uuid PRIMARY KEY, status text NOT NULL CHECK (status IN ('pending', 'completed')));
 		CREATE INDEX transfers_not_completed ON transfers (status, id) WHERE status <> 'completed';
+		CREATE TABLE auction_bids (auction uuid NOT NULL, seq bigint NOT NULL, amount bigint NOT NULL, PRIMARY KEY (auction, seq));
+		CREATE TABLE auction_events (auction uuid NOT NULL, seq bigint NOT NULL, type text NOT NULL, PRIMARY KEY (auction, seq));
 		CREATE TABLE audit_log (id uuid PRIMARY KEY, action text NOT NULL);
 		CREATE INDEX audit_log_action ON audit_log (action, id);`)
 	return errors.Join(err, conn.Close(ctx))
@@ -96,6 +98,7 @@ func TestConvert(t *testing.T) {
 		exec(t, db, `INSERT INTO entries VALUES ('ann', $1, $2, 1)`, partitions.At(day(10, 1).Add(time.Duration(i)*time.Hour)), i)
 	}
 	exec(t, db, `INSERT INTO transfers VALUES ($1, 'completed'), ($2, 'pending')`, partitions.At(day(10, 2)), far)
+	exec(t, db, `INSERT INTO auction_bids VALUES ($1, 1, 5), ($2, 1, 5)`, partitions.At(day(10, 2)), far)
 	exec(t, db, `GRANT SELECT ON transfers TO PUBLIC`)
 
 	var all sync.WaitGroup
@@ -117,6 +120,7 @@ func TestConvert(t *testing.T) {
 	}
 	want(t, "entries", ask[int](t, db, `SELECT count(*) FROM entries_first`), 100)
 	want(t, "the row ahead", ask[string](t, db, `SELECT tableoid::regclass::text FROM transfers WHERE id = $1`, far), "transfers_rest")
+	want(t, "bids ahead", ask[string](t, db, `SELECT tableoid::regclass::text FROM auction_bids WHERE auction = $1`, far), "auction_bids_rest")
 	want(t, "indexes of transfers", ask[string](t, db, `SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE tablename = 'transfers'`), "transfers_not_completed transfers_pkey")
 	want(t, "constraints that were only for the change", ask[int](t, db, `SELECT count(*) FROM pg_constraint WHERE conname LIKE '%until%'`), 0)
 	want(t, "the grant", ask[bool](t, db, `SELECT has_table_privilege('pg_monitor', 'transfers', 'SELECT')`), true)
