@@ -274,6 +274,26 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestLateRows has rows come late at each step of an archive, by a process that was stopped for long: each is refused, so none is missing in the files.
+func TestLateRows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tried := 0
+	_, err := archive.Run(t.Context(), w.pool, archive.Options{Before: february, Directory: w.directory, Progress: func(p archive.Progress) {
+		tried++
+		late := partitions.At(february.Add(time.Duration(-tried) * time.Hour))
+		const sql = `INSERT INTO entries (account, id, version, transfer, amount, currency, at) VALUES ('old-03', $1, 9999, $1, 5, 'SIM', now())`
+		if _, err := w.pool.Exec(t.Context(), sql, late); pgkit.Code(err) != "23514" {
+			t.Errorf("a row that comes while it is %s: %v", p.Doing, err)
+		}
+	}})
+	testwait.Must(t, err)
+	if tried < 5 {
+		t.Errorf("%d rows were tried", tried)
+	}
+	w.valid("after all")
+}
+
 // TestTwoAtOnce has several processes make the same archives. Each month is archived once, whoever does it.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
