@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -129,7 +130,7 @@ func (n *planned) fault() string {
 	case n.Type == "Seq Scan" && !slices.Contains(smallTables(), n.Table):
 		return "a sequential scan of " + n.Table
 	case n.Index != "":
-		columns, ok := pointIndexes()[n.Index]
+		columns, ok := pointIndexes()[ofPartition.ReplaceAllString(n.Index, "$2")]
 		if !ok {
 			return "an index that no hot statement is known to use: " + n.Index
 		}
@@ -148,6 +149,9 @@ func (n *planned) fault() string {
 	}
 	return ""
 }
+
+// ofPartition is what the name of a partition's index has more than that of its table's.
+var ofPartition = regexp.MustCompile(`_(first|rest|\d{8})(_|$)`)
 
 // report fails the test with what was found since the last report.
 func (w *planWatch) report(t *testing.T, when string) {
