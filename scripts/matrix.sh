@@ -64,7 +64,7 @@ install() {
 # statements on tables with statistics.
 versioned='Statement|Migrat|Step|LaterVersions|Indexes|Plans|Check|Snapshot|Settings|Connections|StoredKeys|Sweep|Identity|Prepared|TwoPhase'
 versioned="$versioned|Deadlocks|LockTimeouts|FinalErrors|LockedRow|Contested|Notif|Parameter|TheDatabase|IntegritySums|Readiness|Replication|LostAnswer|OldPrimary|PostgresDies|SilentCommit"
-versioned="$versioned|Conformance$|LifeOfAClaim|PrismaTable$|Protocol$|Install|BothOrNeither|Prune$"
+versioned="$versioned|Conformance$|LifeOfAClaim|PrismaTable$|Protocol$|Install|BothOrNeither|Prune$|Archive|Convert"
 
 # on VERSION: runs the tests on it.
 on() {
@@ -77,7 +77,7 @@ on() {
 }
 
 race=${RACE-} short='' packages=./... brief='' whole=yes failed=''
-others="./internal/pgkit ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
+others="./internal/pgkit ./internal/archive ./internal/postgres/partitions ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
 case ${1:-} in
 --quick)
 	shift
