@@ -46,6 +46,9 @@ const (
 	BooksBegun   = "books.begun"   // a recount has begun
 	BooksCounted = "books.counted" // a part of the entries is counted, which is not written yet
 	BooksSaved   = "books.saved"   // it is written
+	// Of the slots of idempotency keys.
+	KeysTurn  = "keys.turn"  // the next slot is noted as the one that is written, COMMIT not yet sent
+	KeysEmpty = "keys.empty" // a slot is truncated, COMMIT not yet sent
 )
 
 // Names are all places, in the order above.
@@ -55,6 +58,6 @@ func Names() []string {
 		LotteryRound, LotteryRoundDrawn, AuctionBeforeCommit, AuctionAfterCommit, PublishClaimed, PublishSent, PublishMarked,
 		SubscriptionSent, AuctionSettle, CrossIntent, CrossDebited, CrossCredited, CrossUndone, CrossPrepared, CrossReady, CrossDecided,
 		CrossCommitted, CrossUnlogged, MultidrawBeforeCheckpoint, MultidrawAfterCheckpoint, LogAppend, LogAppended, LogSigned, LogSeen,
-		BooksClosed, BooksBegun, BooksCounted, BooksSaved,
+		BooksClosed, BooksBegun, BooksCounted, BooksSaved, KeysTurn, KeysEmpty,
 	}
 }

@@ -118,6 +118,8 @@ func crashTest(point string) string {
 		return "^TestMultidrawSurvivesKills$"
 	case service == "books":
 		return "^TestBooksAreKeptThroughEveryCrash$"
+	case service == "keys":
+		return "^TestKeySlotsAreTurnedThroughEveryCrash$"
 	case service == "log":
 		return "^TestLogKeeperDiesAtEveryCrashPoint$"
 	default:
