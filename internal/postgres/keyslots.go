@@ -37,17 +37,17 @@ const (
 	givenKeys = `k AS (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[], $6::timestamptz[])
 		AS k (` + keyColumns + `))`
 	orNothing = ` ON CONFLICT (id) DO NOTHING`
-	// writtenKeys are the ids of the rows that were inserted.
-	writtenKeys = ` id FROM a UNION ALL SELECT id FROM b UNION ALL SELECT id FROM c`
+	// writtenKeys has a row for each that was inserted.
+	writtenKeys = ` 1 FROM a UNION ALL SELECT 1 FROM b UNION ALL SELECT 1 FROM c`
 
-	insertKeys = `WITH ` + givenKeys + routeKeys + toSlot0 + ` RETURNING id)` + toSlot1 + ` RETURNING id)` + toSlot2 + ` RETURNING id)
+	insertKeys = `WITH ` + givenKeys + routeKeys + toSlot0 + ` RETURNING 1)` + toSlot1 + ` RETURNING 1)` + toSlot2 + ` RETURNING 1)
 		SELECT 1 / (count(*) = cardinality($1::bytea[]))::integer FROM (SELECT` + writtenKeys + `) AS written`
 	insertKeysOrNothing = `WITH ` + givenKeys + routeKeys +
-		toSlot0 + orNothing + ` RETURNING id)` + toSlot1 + orNothing + ` RETURNING id)` + toSlot2 + orNothing + ` RETURNING id) SELECT` + writtenKeys
-	// contestKeys makes records under ids in hex, in a transaction that is rolled back, and returns those that it could make.
+		toSlot0 + orNothing + ` RETURNING 1)` + toSlot1 + orNothing + ` RETURNING 1)` + toSlot2 + orNothing + ` RETURNING 1) SELECT` + writtenKeys
+	// contestKeys makes records under ids in hex, in a transaction that is rolled back.
 	contestKeys = `WITH k AS (SELECT decode(id, 'hex') AS id, decode(id, 'hex') AS fingerprint, gen_random_uuid() AS execution, 0 AS status,
 			''::bytea AS body, clock_timestamp() AS created_at FROM unnest($1::text[]) AS id)` + routeKeys +
-		toSlot0 + orNothing + ` RETURNING id)` + toSlot1 + orNothing + ` RETURNING id)` + toSlot2 + orNothing + ` RETURNING id) SELECT` + writtenKeys
+		toSlot0 + orNothing + ` RETURNING 1)` + toSlot1 + orNothing + ` RETURNING 1)` + toSlot2 + orNothing + ` RETURNING 1) SELECT` + writtenKeys
 )
 
 // keySlot is one of the tables that records of keys are in.
