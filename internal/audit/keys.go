@@ -14,6 +14,8 @@ func keyChecks() []check {
 	return []check{
 		{guarantee: Keys, promise: "every stored answer is an answer", sql: `
 			SELECT format('key %s: status %s', encode(id, 'hex'), status) FROM stored_keys WHERE status NOT BETWEEN 200 AND 499`},
+		{guarantee: Keys, promise: "every key has one answer", sql: `
+			SELECT format('key %s: in both slots', encode(id, 'hex')) FROM idempotency_keys JOIN idempotency_keys_1 USING (id)`},
 		{guarantee: Keys, promise: "nothing is stored that a client was told to try again", find: findRetryable},
 		{guarantee: Keys, promise: "every stored answer has its effect", find: findKeysWithoutEffect},
 	}

@@ -47,7 +47,7 @@ const (
 	BooksCounted = "books.counted" // a part of the entries is counted, which is not written yet
 	BooksSaved   = "books.saved"   // it is written
 	// Of the slots of idempotency keys.
-	KeysTurn  = "keys.turn"  // the next slot is noted as the one that is written, COMMIT not yet sent
+	KeysTurn  = "keys.turn"  // the other slot is noted as the one that is written, COMMIT not yet sent
 	KeysEmpty = "keys.empty" // a slot is truncated, COMMIT not yet sent
 )
 

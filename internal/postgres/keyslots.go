@@ -14,51 +14,42 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-// The records of keys are in three tables, the slots: docs/adr/0051-keys-in-slots.md. A record is written to the slot that the statement
-// itself finds to be the one that is written, and a key that has a record already is routed to the slot of that, so that the primary key there
-// refuses it. For this to hold, no transaction that has written keys may be under way while another slot becomes the one that is written:
-// see [DB.turnKeys].
+// The records of keys are in two tables, the slots, one of which is written: docs/adr/0051-keys-in-two-slots.md. A statement that writes a record
+// looks itself which slot that is. A key that has a record in the other slot is routed there, so that the primary key there refuses it. For this
+// to hold, no transaction that has written keys may be under way while the other slot becomes the one that is written: see turnSlots.
 const (
 	keyColumns  = `id, fingerprint, execution, status, body, created_at`
 	writtenSlot = `SELECT slot FROM key_slots WHERE since IS NOT NULL AND left_at IS NULL`
 
-	// routeKeys decides, for each row of k, which slot it goes to. A look at a slot's primary key per key costs less than a statement before.
-	routeKeys = `, n AS (SELECT k.*, coalesce(
-			CASE WHEN w.slot <> 0 THEN (SELECT 0 FROM idempotency_keys AS o WHERE o.id = k.id) END,
-			CASE WHEN w.slot <> 1 THEN (SELECT 1 FROM idempotency_keys_1 AS o WHERE o.id = k.id) END,
-			CASE WHEN w.slot <> 2 THEN (SELECT 2 FROM idempotency_keys_2 AS o WHERE o.id = k.id) END,
-			w.slot) AS slot
-		FROM k, (` + writtenSlot + `) AS w)`
-	toSlot0 = `, a AS (INSERT INTO idempotency_keys (` + keyColumns + `, slot) SELECT ` + keyColumns + `, slot FROM n WHERE slot = 0`
-	toSlot1 = `, b AS (INSERT INTO idempotency_keys_1 (` + keyColumns + `) SELECT ` + keyColumns + ` FROM n WHERE slot = 1`
-	toSlot2 = `, c AS (INSERT INTO idempotency_keys_2 (` + keyColumns + `) SELECT ` + keyColumns + ` FROM n WHERE slot = 2`
+	// routeKeys decides for each row of k, the last query before it, which slot it goes to.
+	routeKeys = `, n AS (SELECT k.*, CASE (` + writtenSlot + `)
+			WHEN 0 THEN coalesce((SELECT 1 FROM idempotency_keys_1 AS other WHERE other.id = k.id), 0)
+			WHEN 1 THEN coalesce((SELECT 0 FROM idempotency_keys AS other WHERE other.id = k.id), 1) END AS slot FROM k)`
+	// If no slot were written, the first one would refuse a row that has none.
+	toSlot0 = `, first AS (INSERT INTO idempotency_keys (` + keyColumns + `, slot) SELECT ` + keyColumns + `, slot FROM n WHERE slot IS DISTINCT FROM 1`
+	toSlot1 = `INTO idempotency_keys_1 (` + keyColumns + `) SELECT ` + keyColumns + ` FROM n WHERE slot = 1`
 
-	// givenKeys are the rows of a statement's arguments.
-	givenKeys = `k AS (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[], $6::timestamptz[])
-		AS k (` + keyColumns + `))`
 	orNothing = ` ON CONFLICT (id) DO NOTHING`
-	// writtenKeys has a row for each that was inserted.
-	writtenKeys = ` 1 FROM a UNION ALL SELECT 1 FROM b UNION ALL SELECT 1 FROM c`
+	givenKeys = `k AS (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::uuid[], $4::smallint[], $5::bytea[], $6::timestamptz[])
+		AS k (` + keyColumns + `))` + routeKeys + toSlot0
 
-	insertKeys = `WITH ` + givenKeys + routeKeys + toSlot0 + ` RETURNING 1)` + toSlot1 + ` RETURNING 1)` + toSlot2 + ` RETURNING 1)
-		SELECT 1 / (count(*) = cardinality($1::bytea[]))::integer FROM (SELECT` + writtenKeys + `) AS written`
-	insertKeysOrNothing = `WITH ` + givenKeys + routeKeys +
-		toSlot0 + orNothing + ` RETURNING 1)` + toSlot1 + orNothing + ` RETURNING 1)` + toSlot2 + orNothing + ` RETURNING 1) SELECT` + writtenKeys
-	// contestKeys makes records under ids in hex, in a transaction that is rolled back.
+	insertKeys = `WITH ` + givenKeys + `) INSERT ` + toSlot1
+	// insertKeysOrNothing has a row for each that it has inserted.
+	insertKeysOrNothing = `WITH ` + givenKeys + orNothing + ` RETURNING 1), second AS (INSERT ` + toSlot1 + orNothing + ` RETURNING 1)
+		SELECT 1 FROM first UNION ALL SELECT 1 FROM second`
+	// contestKeys makes records under ids in hex, for a transaction that is rolled back.
 	contestKeys = `WITH k AS (SELECT decode(id, 'hex') AS id, decode(id, 'hex') AS fingerprint, gen_random_uuid() AS execution, 0 AS status,
-			''::bytea AS body, clock_timestamp() AS created_at FROM unnest($1::text[]) AS id)` + routeKeys +
-		toSlot0 + orNothing + ` RETURNING 1)` + toSlot1 + orNothing + ` RETURNING 1)` + toSlot2 + orNothing + ` RETURNING 1) SELECT` + writtenKeys
+			''::bytea AS body, clock_timestamp() AS created_at FROM unnest($1::text[]) AS id)` + routeKeys + toSlot0 + orNothing + `) INSERT ` + toSlot1 + orNothing
 )
 
 // keySlot is one of the tables that records of keys are in.
 type keySlot struct{ table, empty, used string }
 
 // keySlots returns them by their numbers.
-func keySlots() [3]keySlot {
+func keySlots() [2]keySlot {
 	return [...]keySlot{
 		{"idempotency_keys", `TRUNCATE idempotency_keys`, `SELECT EXISTS (SELECT FROM idempotency_keys)`},
 		{"idempotency_keys_1", `TRUNCATE idempotency_keys_1`, `SELECT EXISTS (SELECT FROM idempotency_keys_1)`},
-		{"idempotency_keys_2", `TRUNCATE idempotency_keys_2`, `SELECT EXISTS (SELECT FROM idempotency_keys_2)`},
 	}
 }
 
@@ -75,8 +66,8 @@ const (
 )
 
 const (
-	selectSlots = `SELECT slot, left_at IS NOT NULL, since IS NOT NULL AND left_at IS NULL, coalesce(left_at < clock_timestamp() - $1::interval, false),
-		coalesce(since <= clock_timestamp() - $2::interval, false) FROM key_slots ORDER BY slot`
+	selectSlots = `SELECT slot, left_at IS NOT NULL, coalesce(left_at < clock_timestamp() - $1::interval, false),
+		coalesce(since <= clock_timestamp() - $2::interval, false) FROM key_slots ORDER BY left_at IS NULL AND since IS NOT NULL`
 	// lockSlots lets no transaction in that has written a key and is under way, nor any that is about to; reads go on.
 	lockSlots = `LOCK TABLE idempotency_keys IN SHARE ROW EXCLUSIVE MODE`
 	// An engine may accept the statement and lock nothing.
@@ -95,7 +86,6 @@ const (
 	// Nothing in a slot is ever deleted or changed, and all of it goes at once: there is nothing to vacuum.
 	leaveUnvacuumed0 = `ALTER TABLE idempotency_keys SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)`
 	leaveUnvacuumed1 = `ALTER TABLE idempotency_keys_1 SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)`
-	leaveUnvacuumed2 = `ALTER TABLE idempotency_keys_2 SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)`
 
 	// selectHolding lists the transactions that have a lock of a table which a change would have to wait for: one that writes, or any.
 	selectHolding = `SELECT DISTINCT virtualtransaction FROM pg_locks WHERE relation = $1::text::regclass AND granted AND pid IS DISTINCT FROM pg_backend_pid()
@@ -105,15 +95,16 @@ const (
 // errSlotsBusy says that a change of the slots has to wait for somebody.
 var errSlotsBusy = errors.New("others use the slots of idempotency keys")
 
-// slotState is a row of key_slots: Past says that its records are all past their retention, Due that it was written for long enough.
+// slotState is a row of key_slots: Left says that it was written, Past that all its records are past their retention, Due that it has been written
+// for long enough.
 type slotState struct {
-	Slot                     int16
-	Left, Written, Past, Due bool
+	Slot            int16
+	Left, Past, Due bool
 }
 
-// SweepKeys removes records that are older than retention, by the database's clock, a slot at a time: a record is kept for at least retention,
-// and for at most half of that more, and until the next sweep that no transaction holds up. It returns how many slots it has emptied, or, where
-// slots can't be, how many records it has deleted. Any number of processes may sweep at once.
+// SweepKeys removes records that are older than retention, by the database's clock, a slot at a time: a record is kept for between one retention
+// and two, and until the next sweep that no transaction holds up. It returns how many slots it has emptied, or, where slots can't be turned,
+// how many records it has deleted. Any number of processes may sweep at once.
 func (db *DB) SweepKeys(ctx context.Context, retention time.Duration) (removed int64, err error) {
 	open, err := queryOne(ctx, db, errEmpty, pgx.RowTo[bool], selectOpenSlots)
 	// What has no places of rows is no PostgreSQL, whose locks of tables a turn needs.
@@ -131,46 +122,44 @@ func (db *DB) SweepKeys(ctx context.Context, retention time.Duration) (removed i
 	return removed, nil
 }
 
-// turnKeys empties the slots whose records are past their retention, and goes on to the next slot when the one that is written is due.
+// turnKeys empties the slot that was left, once its records are past their retention, and makes it the one that is written when it is empty and
+// the other one has been written for a retention.
 func (db *DB) turnKeys(ctx context.Context, retention time.Duration, open bool) (emptied int64, err error) {
-	states, err := query(ctx, db, pgx.RowToStructByPos[slotState], selectSlots, retention+slotMargin, retention/2)
+	states, err := query(ctx, db, pgx.RowToStructByPos[slotState], selectSlots, retention+slotMargin, retention)
 	if err != nil {
 		return 0, err
 	}
-	for i := range states {
-		if s := &states[i]; s.Left && s.Past {
-			err := db.changeSlots(ctx, keySlots()[s.Slot].table, true, func(tx pgx.Tx) error { return emptySlot(ctx, tx, s.Slot, retention) })
-			if errors.Is(err, errSlotsBusy) {
-				continue // A later sweep finds it again.
-			}
-			if err != nil {
-				return emptied, err
-			}
-			emptied++
-			s.Left = false
+	if len(states) != len(keySlots()) {
+		return 0, fmt.Errorf("there are %d slots", len(states))
+	}
+	other, written := states[0], states[1]
+	tables := keySlots()
+	if other.Left && other.Past {
+		err = db.changeSlots(ctx, tables[other.Slot].table, true, func(tx pgx.Tx) error { return emptySlot(ctx, tx, other.Slot, retention) })
+		if err == nil {
+			emptied, other.Left = 1, false
 		}
 	}
-	i := slices.IndexFunc(states, func(s slotState) bool { return s.Written })
-	if i < 0 {
-		return emptied, errors.New("no slot is written")
-	}
-	written, next := states[i], states[(i+1)%len(states)]
-	if !written.Due || next.Left {
-		return emptied, nil
-	}
-	if used, err := queryOne(ctx, db, errEmpty, pgx.RowTo[bool], keySlots()[written.Slot].used); err != nil || !used {
-		return emptied, err
-	}
-	if open {
-		err = db.changeSlots(ctx, keySlots()[0].table, true, func(tx pgx.Tx) error { return refuseOlderServers(ctx, tx) })
-	}
-	if err == nil {
-		err = db.changeSlots(ctx, keySlots()[0].table, false, func(tx pgx.Tx) error { return turnSlot(ctx, tx, written.Slot, next.Slot, retention/2) })
+	if err == nil && written.Due && !other.Left {
+		err = db.turnIfUsed(ctx, written.Slot, other.Slot, retention, open)
 	}
 	if errors.Is(err, errSlotsBusy) {
-		err = nil
+		err = nil // A later sweep finds the same to do.
 	}
 	return emptied, err
+}
+
+// turnIfUsed leaves a slot that has records for the other one. open says that servers of older versions can write still.
+func (db *DB) turnIfUsed(ctx context.Context, from, to int16, retention time.Duration, open bool) error {
+	tables := keySlots()
+	used, err := queryOne(ctx, db, errEmpty, pgx.RowTo[bool], tables[from].used)
+	if err == nil && used && open {
+		err = db.changeSlots(ctx, tables[0].table, true, func(tx pgx.Tx) error { return refuseOlderServers(ctx, tx) })
+	}
+	if err == nil && used {
+		err = db.changeSlots(ctx, tables[0].table, false, func(tx pgx.Tx) error { return turnSlots(ctx, tx, from, to, retention) })
+	}
+	return err
 }
 
 // changeSlots calls change in a transaction, which waits for locks of a table only briefly, and again where that was too short. It returns
@@ -217,7 +206,7 @@ func refuseOlderServers(ctx context.Context, tx pgx.Tx) error {
 	if older > 0 {
 		return errSlotsBusy
 	}
-	for _, sql := range []string{refuseOlder, leaveUnvacuumed0, leaveUnvacuumed1, leaveUnvacuumed2} {
+	for _, sql := range []string{refuseOlder, leaveUnvacuumed0, leaveUnvacuumed1} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
@@ -226,10 +215,10 @@ func refuseOlderServers(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// turnSlot makes the next slot the one that is written. Whoever has written a key holds a lock of the first slot's table until its
-// transaction ends, whichever slot it has written, and had it before it looked which slot that is. So once this transaction has its own lock, all
-// keys in the slot that is left are committed; and who writes a key later looks at the slots after this commit, and finds them there.
-func turnSlot(ctx context.Context, tx pgx.Tx, from, to int16, width time.Duration) error {
+// turnSlots leaves a slot, and makes the other one the one that is written. Whoever has written a key holds a lock of the first slot's table until
+// its transaction ends, whichever slot it has written, and had it before it looked which slot that is. So once this transaction has its own
+// lock, all keys in the slot that is left are committed; and who writes a key later looks at the slots after this commit, and finds them there.
+func turnSlots(ctx context.Context, tx pgx.Tx, from, to int16, retention time.Duration) error {
 	if _, err := tx.Exec(ctx, lockSlots); err != nil {
 		return err
 	}
@@ -240,7 +229,7 @@ func turnSlot(ctx context.Context, tx pgx.Tx, from, to int16, width time.Duratio
 	if !locked {
 		return errors.New("the database locks no tables")
 	}
-	left, err := tx.Exec(ctx, leaveSlot, from, width)
+	left, err := tx.Exec(ctx, leaveSlot, from, retention)
 	if err != nil {
 		return err
 	}
@@ -304,6 +293,6 @@ func (db *DB) StoredKeys(ctx context.Context) (int64, error) {
 	const countKeys = `SELECT coalesce(sum(greatest(s.n_live_tup, CASE WHEN coalesce(s.last_vacuum, s.last_autovacuum, s.last_analyze, s.last_autoanalyze) IS NULL
 			THEN c.reltuples::bigint END, 0)), 0)::bigint
 		FROM pg_class c JOIN pg_stat_all_tables s ON s.relid = c.oid
-		WHERE c.oid = ANY (ARRAY['idempotency_keys', 'idempotency_keys_1', 'idempotency_keys_2']::regclass[])`
+		WHERE c.oid = ANY (ARRAY['idempotency_keys', 'idempotency_keys_1']::regclass[])`
 	return queryOne(ctx, db, errEmpty, pgx.RowTo[int64], countKeys)
 }

@@ -75,13 +75,14 @@ func (s *slots) written(want int) {
 	}
 }
 
-// turn makes the next slot the one that is written.
+// turn leaves the slot that is written for the other one, which is emptied before if it was ever left.
 func (s *slots) turn() {
 	s.Helper()
 	was := ask[int](s.T, s.db, writtenSlot)
-	s.age(day / 2)
-	s.sweep(0)
-	s.written((was + 1) % 3)
+	left := ask[int64](s.T, s.db, `SELECT count(*) FROM key_slots WHERE left_at IS NOT NULL`)
+	s.age(day + 2*slotMargin)
+	s.sweep(left)
+	s.written(1 - was)
 }
 
 func (s *slots) balance(account string, want int64) {
@@ -115,14 +116,14 @@ func record(ctx context.Context, tx pgx.Tx, key string, how writes) error {
 	return pgkit.Send(ctx, tx, &b)
 }
 
-// TestKeysAreKeptForTheirRetention follows keys through all slots, to the edge of their retention and beyond. The space of a slot is given back.
+// TestKeysAreKeptForTheirRetention follows keys through both slots, to the edge of their retention and beyond. The space of a slot is given back.
 func TestKeysAreKeptForTheirRetention(t *testing.T) {
 	t.Parallel()
 	s := newSlots(t)
 	exec(t, s.db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
 		SELECT sha256(n::text::bytea), sha256(''), gen_random_uuid(), 402, '{}', clock_timestamp() FROM generate_series(1, 20000) AS n`)
 	s.deposit(0, "ann", "first")
-	s.age(day/2 - time.Minute)
+	s.age(day - time.Minute)
 	s.sweep(0)
 	s.written(0)
 	s.age(time.Minute)
@@ -130,33 +131,35 @@ func TestKeysAreKeptForTheirRetention(t *testing.T) {
 	s.written(1)
 	s.sweep(0)
 	s.written(1)
-	// Neither server knows the key: both have been started anew, and the second one finds it by the primary key of the slot before.
+	// Servers that were started since do not remember the key, and find it by the primary key of the slot that was left.
 	s.services = []*ledger.Service{newLedgerService(t, open(t, Options{URL: s.db.url})), newLedgerService(t, open(t, Options{URL: s.db.url}))}
 	for i := range s.services {
 		if !s.deposit(i, "ann", "first") || s.deposit(i, "ann", fmt.Sprint("second of ", i)) {
 			t.Error("a key was forgotten, or made up")
 		}
 	}
-	s.turn()
-	s.deposit(0, "ann", "third")
-	// The keys of the first slot are half a day old since it was left; at the edge of the day they are answered still.
-	s.age(day/2 + slotMargin - 50*time.Millisecond - time.Since(ask[time.Time](t, s.db, `SELECT left_at + interval '12 hours' FROM key_slots WHERE slot = 0`)))
+	// Up to the edge of its retention the first key is answered, and swept by nobody.
+	exec(t, s.db, `UPDATE key_slots SET left_at = clock_timestamp() - $1::interval WHERE slot = 0`, day)
+	s.sweep(0)
 	if !s.deposit(1, "ann", "first") {
 		t.Error("a key was forgotten at the edge")
 	}
 	full := s.size(0)
-	s.age(time.Second)
+	s.age(2 * slotMargin)
 	s.sweep(1)
-	s.written(0)
+	s.written(1) // It was entered less than a day ago.
 	if left := s.size(0); full < 2<<20 || left > 64<<10 {
 		t.Errorf("of %d bytes %d are left", full, left)
 	}
-	for key, replayed := range map[string]bool{"first": false, "second of 0": true, "second of 1": true, "third": true} {
+	s.age(day)
+	s.sweep(0)
+	s.written(0)
+	for key, replayed := range map[string]bool{"first": false, "second of 0": true, "second of 1": true} {
 		if got := s.deposit(1, "ann", key); got != replayed {
 			t.Errorf("%s: replayed %v", key, got)
 		}
 	}
-	s.balance("ann", 5)
+	s.balance("ann", 4)
 }
 
 // TestUnusedSlotsAreNotTurned: a database without commands does not change.
@@ -169,6 +172,12 @@ func TestUnusedSlotsAreNotTurned(t *testing.T) {
 	s.written(0)
 }
 
+// closed lets no server of an older version write any more, so that turns need not wait for any.
+func (s *slots) closed() {
+	s.Helper()
+	testwait.Must(s.T, pgx.BeginFunc(s.Context(), s.db.pool, func(tx pgx.Tx) error { return refuseOlderServers(s.Context(), tx) }))
+}
+
 // TestATurnWaitsForWhoWroteAKey: a transaction that has written a key and stands still, as one of a stopped process, is waited for, and holds
 // nobody up. Then there is one execution under its key, whether it commits or not.
 func TestATurnWaitsForWhoWroteAKey(t *testing.T) {
@@ -178,16 +187,23 @@ func TestATurnWaitsForWhoWroteAKey(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, commits %v", how, commits), func(t *testing.T) {
 				t.Parallel()
 				s := newSlots(t)
+				s.closed()
 				s.deposit(0, "ann", "before")
-				s.turn() // So that no server of an older version is waited for.
-				s.deposit(0, "ann", "other")
 				tx := s.session(pgx.ReadCommitted)
 				testwait.Must(t, record(t.Context(), tx, "held", writes))
-				s.age(day / 2)
+				s.age(day)
 				s.sweep(0)
-				s.written(1)
+				s.written(0)
 				if s.deposit(1, "ben", "meanwhile") || !s.deposit(1, "ann", "before") {
 					t.Error("others were held up")
+				}
+				// Not even who has not looked for such a transaction gets past it.
+				err := pgx.BeginFunc(t.Context(), s.db.pool, func(tx pgx.Tx) error {
+					testwait.Must(t, testwait.Err(tx.Exec(t.Context(), slotLockTimeout)))
+					return turnSlots(t.Context(), tx, 0, 1, day)
+				})
+				if !isLockTimeout(err) {
+					t.Fatalf("a turn beside it: %v", err)
 				}
 				done := make(chan command.Answer, 1)
 				go func() {
@@ -215,7 +231,7 @@ func TestATurnWaitsForWhoWroteAKey(t *testing.T) {
 					t.Errorf("the other one: %+v", a)
 				}
 				s.sweep(0)
-				s.written(2)
+				s.written(1)
 				for i := range s.services {
 					a, err := s.services[i].Execute(t.Context(), keyed[ledger.Op](ledger.Deposit{Account: "ben", Amount: 1}, "held", ""))
 					if err != nil || a.Status != status || !a.Replayed {
@@ -225,6 +241,37 @@ func TestATurnWaitsForWhoWroteAKey(t *testing.T) {
 				s.balance("ben", map[bool]int64{true: 1, false: 2}[commits])
 			})
 		}
+	}
+}
+
+// TestWhoWritesAKeyWaitsForATurn: a transaction that is about to write a key while a turn is under way writes to the slot that is entered, and
+// sees the keys in the one that was left.
+func TestWhoWritesAKeyWaitsForATurn(t *testing.T) {
+	t.Parallel()
+	s := newSlots(t)
+	s.closed()
+	s.deposit(0, "ann", "before")
+	s.age(day)
+	turn := s.session(pgx.ReadCommitted)
+	testwait.Must(t, turnSlots(t.Context(), turn, 0, 1, day))
+	written := map[string]chan error{}
+	for _, key := range []string{"before", "during"} {
+		written[key] = make(chan error, 1)
+		conn := pgtest.Connect(t, s.db.url) // Its lock_timeout is none.
+		go func() {
+			written[key] <- pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return record(t.Context(), tx, key, guardedWrites) })
+		}()
+	}
+	testwait.Eventually(t, patience, "both wait", func() bool {
+		return ask[int](t, s.db, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'idempotency_keys'::regclass`) == 2
+	})
+	testwait.Must(t, turn.Commit(t.Context()))
+	testwait.Must(t, <-written["during"])
+	if err := <-written["before"]; pgkit.Code(err) != pgkit.UniqueViolation {
+		t.Errorf("a key of the slot that was left: %v", err)
+	}
+	if n := ask[int](t, s.db, `SELECT count(*) FROM idempotency_keys_1`); n != 1 {
+		t.Errorf("%d keys in the slot that was entered", n)
 	}
 }
 
@@ -265,23 +312,22 @@ func TestAnOldTransactionWritesToTheNewSlot(t *testing.T) {
 func TestReadersDoNotHoldTurnsUp(t *testing.T) {
 	t.Parallel()
 	s := newSlots(t)
+	s.closed()
 	s.deposit(0, "ann", "first")
+	dump := s.session(pgx.RepeatableRead)
+	testwait.Must(t, testwait.Err(dump.Exec(t.Context(), `LOCK TABLE idempotency_keys, idempotency_keys_1, key_slots IN ACCESS SHARE MODE`)))
 	s.turn()
 	s.deposit(0, "ann", "second")
-	dump := s.session(pgx.RepeatableRead)
-	testwait.Must(t, testwait.Err(dump.Exec(t.Context(), `LOCK TABLE idempotency_keys, idempotency_keys_1, idempotency_keys_2, key_slots IN ACCESS SHARE MODE`)))
-	s.turn()
-	s.deposit(0, "ann", "third")
-	s.age(day/2 + 2*slotMargin)
+	s.age(day + 2*slotMargin)
 	s.sweep(0)
-	s.written(2) // The next slot is not empty.
-	if s.deposit(0, "ann", "fourth") || !s.deposit(1, "ann", "first") {
+	s.written(1) // The other slot is not empty.
+	if s.deposit(0, "ann", "third") || !s.deposit(1, "ann", "first") {
 		t.Error("commands are held up, or a key is gone")
 	}
 	testwait.Must(t, dump.Commit(t.Context()))
 	s.sweep(1)
 	s.written(0)
-	s.balance("ann", 4)
+	s.balance("ann", 3)
 }
 
 // TestOneKeyFromTwoProcessesWhileSlotsTurn sends each request twice at once, to two servers, while the slots turn; and again when they have.
@@ -289,7 +335,6 @@ func TestOneKeyFromTwoProcessesWhileSlotsTurn(t *testing.T) {
 	t.Parallel()
 	s := newSlots(t)
 	const pairs = 24
-	var before []string
 	executed := int64(0)
 	rounds := testwait.Count(8, 200)
 	for round := range rounds {
@@ -302,7 +347,7 @@ func TestOneKeyFromTwoProcessesWhileSlotsTurn(t *testing.T) {
 				group.Go(func() { results[i][server] = s.deposit(server, [...]string{"ann", "ben"}[i%2], keys[i]) })
 			}
 		}
-		s.age(day/2 + slotMargin) // The slot before the one that was left last is emptied.
+		s.age(day + 2*slotMargin)
 		was := ask[int](t, s.db, writtenSlot)
 		testwait.Eventually(t, patience, "a turn", func() bool {
 			testwait.Must(t, testwait.Err(s.db.SweepKeys(t.Context(), day)))
@@ -314,13 +359,12 @@ func TestOneKeyFromTwoProcessesWhileSlotsTurn(t *testing.T) {
 				t.Errorf("round %d: key %s was executed by both servers or none: %v", round, keys[i], r)
 			}
 		}
-		for i, key := range append(keys, before...) {
+		for i, key := range keys {
 			if !s.deposit(i%2, "ann", key) {
 				t.Errorf("round %d: key %s was executed again", round, key)
 			}
 		}
 		executed += pairs
-		before = keys
 	}
 	s.balance("ann", executed/2)
 	s.balance("ben", executed/2)
