@@ -61,7 +61,7 @@ const (
 	// A turn, and the removal of a slot's records, wait slotLockTimeout at most for other transactions, since commands queue behind them. They
 	// are tried slotTries times, slotPause apart, and then left to a later sweep.
 	slotLockTimeout = `SET LOCAL lock_timeout = '20ms'`
-	slotTries       = 20
+	slotTries       = 10
 	slotPause       = 100 * time.Millisecond
 )
 
@@ -162,38 +162,42 @@ func (db *DB) turnIfUsed(ctx context.Context, from, to int16, retention time.Dur
 	return err
 }
 
-// changeSlots calls change in a transaction, which waits for locks of a table only briefly, and again where that was too short. It returns
-// [errSlotsBusy] for transactions that stay, before commands would queue behind a change that has to wait for them: those that write the table,
-// or, with readers, all that use it.
+// changeSlots calls change in a transaction that waits for locks of a table only briefly, and again where that was too short. It returns
+// [errSlotsBusy] where transactions stay that the change would have to wait for: those that write the table, or, with readers, all that use it.
+// It does not make commands queue behind those.
 func (db *DB) changeSlots(ctx context.Context, table string, readers bool, change func(pgx.Tx) error) error {
 	for range slotTries {
-		before, err := query(ctx, db, pgx.RowTo[string], selectHolding, table, readers)
-		if err != nil {
+		stay, err := db.stayOn(ctx, table, readers)
+		if err == nil && !stay {
+			err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(ctx, slotLockTimeout); err != nil {
+					return err
+				}
+				return change(tx)
+			})
+			stay = isLockTimeout(err)
+		}
+		if !stay {
 			return err
 		}
-		if len(before) > 0 {
-			if !wait.For(ctx, slotPause) {
-				return ctx.Err()
-			}
-			after, err := query(ctx, db, pgx.RowTo[string], selectHolding, table, readers)
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(after, func(id string) bool { return slices.Contains(before, id) }) {
-				return errSlotsBusy
-			}
-		}
-		err = pgx.BeginFunc(ctx, db.pool, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, slotLockTimeout); err != nil {
-				return err
-			}
-			return change(tx)
-		})
-		if !isLockTimeout(err) {
-			return err
+		if !wait.For(ctx, slotPause) {
+			return ctx.Err()
 		}
 	}
 	return errSlotsBusy
+}
+
+// stayOn reports whether a transaction keeps a lock of a table for long: whether it still has it after a pause.
+func (db *DB) stayOn(ctx context.Context, table string, readers bool) (bool, error) {
+	before, err := query(ctx, db, pgx.RowTo[string], selectHolding, table, readers)
+	if err != nil || len(before) == 0 {
+		return false, err
+	}
+	if !wait.For(ctx, slotPause) {
+		return false, ctx.Err()
+	}
+	after, err := query(ctx, db, pgx.RowTo[string], selectHolding, table, readers)
+	return slices.ContainsFunc(after, func(id string) bool { return slices.Contains(before, id) }), err
 }
 
 // refuseOlderServers makes the first slot refuse what servers of older versions insert. One that is at work is waited for; one that was
