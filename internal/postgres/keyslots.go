@@ -66,6 +66,7 @@ const (
 )
 
 const (
+	// selectSlots lists the slot that is written last.
 	selectSlots = `SELECT slot, left_at IS NOT NULL, coalesce(left_at < clock_timestamp() - $1::interval, false),
 		coalesce(since <= clock_timestamp() - $2::interval, false) FROM key_slots ORDER BY left_at IS NULL AND since IS NOT NULL`
 	// lockSlots lets no transaction in that has written a key and is under way, nor any that is about to; reads go on.
@@ -129,11 +130,11 @@ func (db *DB) turnKeys(ctx context.Context, retention time.Duration, open bool) 
 	if err != nil {
 		return 0, err
 	}
-	if len(states) != len(keySlots()) {
+	tables := keySlots()
+	if len(states) != len(tables) {
 		return 0, fmt.Errorf("there are %d slots", len(states))
 	}
 	other, written := states[0], states[1]
-	tables := keySlots()
 	if other.Left && other.Past {
 		err = db.changeSlots(ctx, tables[other.Slot].table, true, func(tx pgx.Tx) error { return emptySlot(ctx, tx, other.Slot, retention) })
 		if err == nil {

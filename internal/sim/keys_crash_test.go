@@ -13,7 +13,7 @@ import (
 
 // TestKeySlotsAreTurnedThroughEveryCrash kills the only server, under load, when it has emptied a slot of idempotency keys, and when it has
 // turned the slots, before each is committed. Nothing of it stays then, and the next server does it again. All keys of the load are kept.
-func TestKeySlotsAreTurnedThroughEveryCrash(t *testing.T) {
+func TestKeySlotsAreTurnedThroughEveryCrash(t *testing.T) { //nolint:tparallel // One after the other: each has its load.
 	beside(t)
 	for round := range testwait.Count(1, 25) {
 		t.Run(fmt.Sprint(round), turnedThroughCrashes)
