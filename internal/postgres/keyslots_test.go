@@ -260,20 +260,19 @@ func TestWhoWritesAKeyWaitsForATurn(t *testing.T) {
 	s.age(day)
 	turn := s.session(pgx.ReadCommitted)
 	testwait.Must(t, turnSlots(t.Context(), turn, 0, 1, day))
-	written := map[string]chan error{}
-	for _, key := range []string{"before", "during"} {
-		written[key] = make(chan error, 1)
+	write := func(key string) <-chan error {
 		conn := pgtest.Connect(t, s.db.url) // Its lock_timeout is none.
-		go func() {
-			written[key] <- pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return record(t.Context(), tx, key, guardedWrites) })
-		}()
+		return later(func() error {
+			return pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return record(t.Context(), tx, key, guardedWrites) })
+		})
 	}
+	before, during := write("before"), write("during")
 	testwait.Eventually(t, patience, "both wait", func() bool {
 		return ask[int](t, s.db, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'idempotency_keys'::regclass`) == 2
 	})
 	testwait.Must(t, turn.Commit(t.Context()))
-	testwait.Must(t, <-written["during"])
-	if err := <-written["before"]; pgkit.Code(err) != pgkit.UniqueViolation {
+	testwait.Must(t, <-during)
+	if err := <-before; pgkit.Code(err) != pgkit.UniqueViolation {
 		t.Errorf("a key of the slot that was left: %v", err)
 	}
 	if n := ask[int](t, s.db, `SELECT count(*) FROM idempotency_keys_1`); n != 1 {
