@@ -309,6 +309,7 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"key without an effect", `UPDATE idempotency_keys SET body = convert_to('{"id":"' || u(777) || '"}', 'UTF8') WHERE status = 201`, "has its effect"},
 		{"refusal without an intent", `UPDATE idempotency_keys SET body = convert_to('{"transfer":"' || u(1) || '"}', 'UTF8') WHERE status = 402`, "has its effect"},
 		{"key of a retryable answer", `UPDATE idempotency_keys SET body = convert_to('{"retryable":true}', 'UTF8') WHERE status = 409`, "told to try again"},
+		{"key in both slots", `INSERT INTO idempotency_keys_1 SELECT id, fingerprint, execution, status, body, created_at FROM idempotency_keys LIMIT 1`, "one answer"},
 		{"key of a failure", `UPDATE idempotency_keys SET status = 500 WHERE status = 409`, "is an answer"},
 	}
 	for _, test := range tests {

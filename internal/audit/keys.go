@@ -13,7 +13,9 @@ import (
 func keyChecks() []check {
 	return []check{
 		{guarantee: Keys, promise: "every stored answer is an answer", sql: `
-			SELECT format('key %s: status %s', encode(id, 'hex'), status) FROM idempotency_keys WHERE status NOT BETWEEN 200 AND 499`},
+			SELECT format('key %s: status %s', encode(id, 'hex'), status) FROM stored_keys WHERE status NOT BETWEEN 200 AND 499`},
+		{guarantee: Keys, promise: "every key has one answer", sql: `
+			SELECT format('key %s: in both slots', encode(id, 'hex')) FROM idempotency_keys JOIN idempotency_keys_1 USING (id)`},
 		{guarantee: Keys, promise: "nothing is stored that a client was told to try again", find: findRetryable},
 		{guarantee: Keys, promise: "every stored answer has its effect", find: findKeysWithoutEffect},
 	}
@@ -36,7 +38,7 @@ type keyAnswer struct {
 
 // eachKey calls visit with every stored answer that has a body.
 func eachKey(ctx context.Context, tx pgx.Tx, visit func(id string, status int, answer keyAnswer), report func(string, ...any)) error {
-	rows, err := tx.Query(ctx, `SELECT encode(id, 'hex'), status, body FROM idempotency_keys`)
+	rows, err := tx.Query(ctx, `SELECT encode(id, 'hex'), status, body FROM stored_keys`)
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,9 @@ const (
 	ArchiveCopied   = "archive.copied"   // one of them is in a file
 	ArchiveCarried  = "archive.carried"  // some of its entries are added up
 	ArchiveDetached = "archive.detached" // it has left the tables, and is not dropped yet
+	// Of the slots of idempotency keys.
+	KeysTurn  = "keys.turn"  // the other slot is noted as the one that is written, COMMIT not yet sent
+	KeysEmpty = "keys.empty" // a slot is truncated, COMMIT not yet sent
 )
 
 // Names are all places, in the order above.
@@ -60,6 +63,6 @@ func Names() []string {
 		LotteryRound, LotteryRoundDrawn, AuctionBeforeCommit, AuctionAfterCommit, PublishClaimed, PublishSent, PublishMarked,
 		SubscriptionSent, AuctionSettle, CrossIntent, CrossDebited, CrossCredited, CrossUndone, CrossPrepared, CrossReady, CrossDecided,
 		CrossCommitted, CrossUnlogged, MultidrawBeforeCheckpoint, MultidrawAfterCheckpoint, LogAppend, LogAppended, LogSigned, LogSeen,
-		BooksClosed, BooksBegun, BooksCounted, BooksSaved, ArchiveSealed, ArchiveCopied, ArchiveCarried, ArchiveDetached,
+		BooksClosed, BooksBegun, BooksCounted, BooksSaved, ArchiveSealed, ArchiveCopied, ArchiveCarried, ArchiveDetached, KeysTurn, KeysEmpty,
 	}
 }

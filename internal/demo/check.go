@@ -40,7 +40,7 @@ const kept = `WITH asked AS (
 	FROM json_to_recordset(@answers::text::json) AS got (key text, buyer text, status int, body text)
 ), kept AS (
 	SELECT k.status, convert_from(k.body, 'UTF8')::json AS body, asked.buyer, asked.status = k.status AND asked.body = k.body AS same
-	FROM asked JOIN idempotency_keys k USING (id)
+	FROM asked JOIN stored_keys k USING (id)
 ) `
 
 // questions compare the answers that clients got with what is stored. That what is stored makes sense is the auditor's to say.

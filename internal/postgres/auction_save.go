@@ -81,7 +81,7 @@ const (
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, available, held, version)
 		JOIN accounts AS a ON a.id = ANY (ARRAY[n.id]) AND a.version = n.version AND a.available = n.available AND a.held = n.held`
 	guardAbsentAccounts = `SELECT 1 / (count(*) = 0)::integer FROM accounts WHERE id = ANY($1)`
-	guardAbsentKeys     = `SELECT 1 / (count(*) = 0)::integer FROM idempotency_keys WHERE id = ANY($1)`
+	guardAbsentKeys     = `SELECT 1 / (count(*) = 0)::integer FROM stored_keys WHERE id = ANY($1)`
 )
 
 func saveNewAuction(b *pgx.Batch, a *auction.Auction) {

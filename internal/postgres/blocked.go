@@ -93,8 +93,7 @@ var contests = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but 
 		SELECT id, 'XXX', 0, 0, 1, clock_timestamp() FROM unnest($1::text[]) AS id ON CONFLICT (id) DO NOTHING`,
 	referenceRow: `INSERT INTO transfer_references (transfer, reference, completed, available)
 		SELECT gen_random_uuid(), reference, true, 0 FROM unnest($1::text[]) AS reference ON CONFLICT (reference) WHERE completed DO NOTHING`,
-	keyRecord: `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
-		SELECT decode(id, 'hex'), decode(id, 'hex'), gen_random_uuid(), 0, '', clock_timestamp() FROM unnest($1::text[]) AS id ON CONFLICT (id) DO NOTHING`,
+	keyRecord: contestKeys,
 }
 
 // Parts of probes of tables whose ids are UUIDs.

@@ -106,7 +106,6 @@ type DB struct {
 	spec      *speculation.Speculator
 	blocked   *blockedRows
 	shared    sharedTargets
-	keys      keySweep
 	ready     readiness
 	history   history
 	pooler    pooler

@@ -11,7 +11,6 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
-	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -112,85 +111,6 @@ func commitOne(t *testing.T, store *Ledger, c command.Command[ledger.Op], accoun
 	}); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestSweepKeysDeletesOldOnesOnly(t *testing.T) {
-	t.Parallel()
-	db := open(t, Options{URL: database(t)})
-	s := newLedgerService(t, db)
-	fund(t, s, 10, "ann")
-	c := keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, "fresh", "")
-	if _, err := s.Execute(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	// More old ones than one statement looks at, the youngest of them just over the age; and one just under it.
-	const old = 40_000
-	exec(t, db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
-		SELECT sha256(n::text::bytea), sha256(''), gen_random_uuid(), 200, '', clock_timestamp() - '24 h'::interval - n * '1 s'::interval
-		FROM generate_series(0, $1) AS n`, old-1)
-	exec(t, db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
-		VALUES (sha256('young'), sha256(''), gen_random_uuid(), 200, '', clock_timestamp() - '23:59'::interval)`)
-	if blocks := ask[int](t, db, `SELECT pg_relation_size('idempotency_keys') / 8192`); blocks <= sweepBlocks {
-		t.Fatalf("%d blocks are one part", blocks)
-	}
-	// Each record is counted by the one sweeper that has deleted it.
-	var (
-		group sync.WaitGroup
-		total atomic.Int64
-	)
-	for range 3 {
-		group.Go(func() {
-			n, err := db.SweepKeys(t.Context(), 24*time.Hour)
-			if err != nil {
-				t.Error(err)
-			}
-			total.Add(n)
-		})
-	}
-	group.Wait()
-	if total.Load() != old {
-		t.Errorf("swept %d of %d", total.Load(), old)
-	}
-	if left := ask[int](t, db, `SELECT count(*) FROM idempotency_keys`); left != 2 {
-		t.Errorf("%d left", left)
-	}
-	if a, err := s.Execute(t.Context(), keyed(c.Op, "fresh", "")); err != nil || !a.Replayed {
-		t.Errorf("a fresh key was forgotten: %+v, %v", a, err)
-	}
-}
-
-// TestSweepKeysLooksAgainWhenSomethingIsDue: what was looked at is left alone until its oldest record is of age, and
-// what was written there since does not make it wait longer.
-func TestSweepKeysLooksAgainWhenSomethingIsDue(t *testing.T) {
-	t.Parallel()
-	pgtest.Needs(t, pgkit.RowPlaces)
-	db := open(t, Options{URL: database(t)})
-	insert := func(name string, age time.Duration) {
-		t.Helper()
-		exec(t, db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
-			VALUES (sha256($1::text::bytea), sha256(''), gen_random_uuid(), 200, '', clock_timestamp() - $2::interval)`, name, age)
-	}
-	sweep := func(retention time.Duration, want, left int) {
-		t.Helper()
-		n, err := db.SweepKeys(t.Context(), retention)
-		if err != nil || n != int64(want) {
-			t.Fatalf("swept %d, %v; want %d", n, err, want)
-		}
-		if n := ask[int](t, db, `SELECT count(*) FROM idempotency_keys`); n != left {
-			t.Fatalf("%d left, want %d", n, left)
-		}
-	}
-	sweep(time.Hour, 0, 0)
-	insert("gone", 2*time.Hour)
-	insert("half", time.Hour/2)
-	insert("young", 0)
-	sweep(time.Hour, 1, 2)
-	// What a server writes is never so old. That it is not seen shows that nothing was looked at.
-	insert("unseen", 2*time.Hour)
-	sweep(time.Hour, 0, 3)
-	sweep(time.Hour/3, 2, 1)
-	exec(t, db, `DELETE FROM idempotency_keys`)
-	sweep(time.Hour, 0, 0)
 }
 
 // TestStoredKeys compares the estimate with a count: while PostgreSQL has its counters, and after it has lost them, as in a crash.

@@ -82,7 +82,7 @@ func (d *Operator) Audit(ctx context.Context, f operator.AuditFilter, before uui
 // KeyRecord reads what is kept under an idempotency key, or returns [operator.ErrNoKeyRecord].
 func (d *Operator) KeyRecord(ctx context.Context, id idempotency.ID) (operator.KeyRecord, error) {
 	return queryOne(ctx, d.db.reads, operator.ErrNoKeyRecord, pgx.RowToStructByPos[operator.KeyRecord],
-		`SELECT execution, status, body, created_at FROM idempotency_keys WHERE id = $1`, id[:])
+		`SELECT execution, status, body, created_at FROM stored_keys WHERE id = $1`, id[:])
 }
 
 // SoldOrdinals lists the places of a campaign's sold positions in campaign order, from 0.

@@ -227,7 +227,7 @@ func manyRows() int {
 // read all that belongs to an auction or a campaign, or all there is.
 func pointIndexes() map[string][]string {
 	return map[string][]string{
-		"accounts_pkey": {"id"}, "idempotency_keys_pkey": {"id"}, "holds_pkey": {"id"}, "transfers_pkey": {"id"},
+		"accounts_pkey": {"id"}, "idempotency_keys_pkey": {"id"}, "idempotency_keys_1_pkey": {"id"}, "key_slots_written": {}, "holds_pkey": {"id"}, "transfers_pkey": {"id"},
 		"hold_rows_one_an_auction": {"auction", "account"}, "holds_open_by_account": {"account"}, "hold_rows_open_by_expiry": {"expires_at"}, "holds_open_by_expiry": {"expires_at"},
 		"pg_class_oid_index": {"oid"}, "auctions_pkey": {"id"}, "auction_rounds_pkey": {"auction"}, "auction_standing_unique_amount": {"auction", "unique_amount"},
 		"auction_standing_account": {"account", "(auction)::text"}, "auction_bids_pkey": {"auction", "seq"}, "auction_events_pkey": {"auction", "seq"},

@@ -43,7 +43,7 @@ const views = `
 	CREATE TEMP VIEW holds AS SELECT h.* FROM holds h, scope WHERE starts_with(account, prefix);
 	CREATE TEMP VIEW campaigns AS SELECT c.* FROM campaigns c, scope WHERE starts_with(beneficiary, prefix);
 	CREATE TEMP VIEW purchases AS SELECT p.* FROM purchases p WHERE campaign IN (SELECT id FROM campaigns);
-	CREATE TEMP VIEW idempotency_keys AS SELECT k.* FROM idempotency_keys k, scope WHERE created_at >= since`
+	CREATE TEMP VIEW stored_keys AS SELECT k.* FROM stored_keys k, scope WHERE created_at >= since`
 
 // books are the clients' own: what was done, what was bought, and what became of each campaign. The order of commands does not
 // matter: each answer says what its command did, and what was done only adds.
@@ -118,7 +118,7 @@ func differences() []string {
 			WHERE (d.campaign::text = c.campaign AND d.account = c.account AND d.layer = c.layer AND d.number = c.number AND d.price = c.price) IS NOT TRUE`,
 		`SELECT coalesce(d.n > c.n, c.n IS NULL), format('answer %s %s: stored under %s keys, given to clients for %s', status, encode(hash, 'hex'), d.n, c.n)
 			FROM (SELECT status, sha256(raw) AS hash, count(*) AS n FROM told WHERE stored GROUP BY 1, 2) c
-			FULL JOIN (SELECT status, sha256(body) AS hash, count(*) AS n FROM idempotency_keys GROUP BY 1, 2) d USING (status, hash)
+			FULL JOIN (SELECT status, sha256(body) AS hash, count(*) AS n FROM stored_keys GROUP BY 1, 2) d USING (status, hash)
 			WHERE c.n IS DISTINCT FROM d.n`,
 	}
 }

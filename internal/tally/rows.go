@@ -120,6 +120,8 @@ func crashTest(point string) string {
 		return "^TestBooksAreKeptThroughEveryCrash$"
 	case service == "archive":
 		return "^TestArchivesAreMadeThroughEveryCrash$"
+	case service == "keys":
+		return "^TestKeySlotsAreTurnedThroughEveryCrash$"
 	case service == "log":
 		return "^TestLogKeeperDiesAtEveryCrashPoint$"
 	default:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -188,7 +189,7 @@ func Reason(err error) string {
 // again.
 func isKeyKnown(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.Code == pgkit.UniqueViolation && (pgErr.TableName == "idempotency_keys" || pgErr.TableName == "transfer_references")
+	return ok && pgErr.Code == pgkit.UniqueViolation && (strings.HasPrefix(pgErr.TableName, "idempotency_keys") || pgErr.TableName == "transfer_references")
 }
 
 // AskTime asks for the database's time before what is known of it is too old, lest speculative transactions have to stop for
