@@ -20,7 +20,8 @@ func (s *Service) Reconcile(ctx context.Context) {
 	defer group.Wait()
 	// What is left in doubt is settled beside the leases, and each participant has its own turn: one that does not answer must
 	// not cost a saga its lease, nor the log its standing with the others.
-	for name, p := range s.o.Participants {
+	for _, name := range s.Participants() {
+		p := s.o.Participants[name]
 		group.Go(func() {
 			wait.Every(ctx, min(s.o.ReconcileEvery, s.o.FenceEvery), nil, func() {
 				if err := s.resolveIn(ctx, name, p); err != nil && ctx.Err() == nil {
@@ -113,7 +114,8 @@ func (s *Service) InDoubt(ctx context.Context) ([]Doubt, map[string]error) {
 		found    []Doubt
 		failures = map[string]error{}
 	)
-	for name, p := range s.o.Participants {
+	for _, name := range s.Participants() {
+		p := s.o.Participants[name]
 		group.Go(func() {
 			doubts, err := s.doubts(ctx, name, p)
 			mu.Lock()

@@ -59,7 +59,7 @@ func startAuction(ctx context.Context, w *World, id string) error {
 func lateBids() Scenario {
 	var house client.Auction
 	return Scenario{
-		Servers: 2, Stall: 1500 * time.Millisecond, Unbooked: true, Loose: true,
+		Servers: 2, Stall: 1500 * time.Millisecond, Unbooked: true,
 		Install: func(ctx context.Context, db *pgx.Conn) error { return execute(ctx, db, watchAuctions) },
 		Open: func(ctx context.Context, c *sim.Client) (err error) {
 			house, err = createAuction(ctx, c, []string{"ann", "bob", "house"}, client.CreateAuctionRequest{

@@ -80,6 +80,23 @@ func (b *backend) start(user, database string) error {
 
 func (b *backend) close() { _ = syscall.Close(b.fd) }
 
+// stop stops the process of a session. It waits for a lock, and so it has nothing that others of PostgreSQL's processes could wait for.
+func (b *backend) stop() error { return b.send(syscall.SIGSTOP) }
+
+// resume has it go on.
+func (b *backend) resume() error { return b.send(syscall.SIGCONT) }
+
+func (b *backend) send(s syscall.Signal) error {
+	pid, err := strconv.Atoi(b.pid)
+	if err == nil {
+		err = syscall.Kill(pid, s)
+	}
+	if err != nil {
+		return fmt.Errorf("signal PostgreSQL's process %s: %w", b.pid, err)
+	}
+	return nil
+}
+
 func (b *backend) write(p []byte) error {
 	for len(p) > 0 {
 		n, err := syscall.Write(b.fd, p)

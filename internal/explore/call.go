@@ -4,6 +4,7 @@ package explore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -20,7 +21,9 @@ type call struct {
 	client, server string
 	what           string
 	request        *http.Request
-	since, back    int // the steps that request and answer were first seen at
+	who            *goroutines
+	asker          uint64 // the client's goroutine
+	since, back    int    // the steps that request and answer were first seen at
 
 	begun  bool
 	lost   bool // nobody waits for the answer
@@ -34,10 +37,11 @@ type result struct {
 	err    error
 }
 
-// fail tells the client that the connection broke.
-func (c *call) fail() {
+// fail tells the client that the connection broke. mark is the schedule's for that.
+func (c *call) fail(mark uint64) {
 	if !c.lost {
 		c.lost = true
+		c.who.mark(c.asker, mark)
 		c.given <- result{err: errCut}
 	}
 }
@@ -64,7 +68,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	request := r.Clone(context.WithoutCancel(r.Context()))
 	request.Body, request.RequestURI, request.RemoteAddr = io.NopCloser(bytes.NewReader(body)), r.URL.RequestURI(), "192.0.2.1:1"
 	c := &call{
-		client: t.client, server: r.URL.Host, request: request, given: make(chan result, 1),
+		client: t.client, server: r.URL.Host, request: request, who: t.gate.who, asker: t.gate.who.here(), given: make(chan result, 1),
 		what: r.Method + " " + ids.ReplaceAllString(r.URL.Path, "…") + " " + r.Header.Get("Idempotency-Key"),
 	}
 	t.gate.mu.Lock()
@@ -85,6 +89,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // callOptions are the options of requests and answers. The gate's mutex is held.
 func (g *gate) callOptions() (all []Option) {
 	g.calls = slices.DeleteFunc(g.calls, func(c *call) bool { return c.lost && (!c.begun || c.answer != nil) && c.mode != Late })
+	slices.SortStableFunc(g.calls, func(a, b *call) int { return cmp.Or(g.who.compare(a.asker, b.asker), cmp.Compare(a.asker, b.asker)) })
 	for _, c := range g.calls {
 		switch {
 		case !c.begun:
@@ -119,16 +124,18 @@ func (g *gate) pass(c *call, m Mode) {
 	handler := g.serve(c.server)
 	if handler == nil || m == Drop {
 		c.mode = Drop
-		c.fail()
+		c.fail(g.who.next())
 		return
 	}
 	if m == Late {
-		c.fail()
+		c.fail(g.who.next())
 		c.mode = Late
 		return
 	}
 	c.begun, c.mode = true, m
+	mark := g.who.next()
 	go func() {
+		g.who.mark(g.who.here(), mark)
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, c.request)
 		g.mu.Lock()
@@ -137,9 +144,10 @@ func (g *gate) pass(c *call, m Mode) {
 		switch {
 		case c.lost:
 		case m == Lose:
-			c.fail()
+			c.fail(mark)
 		case m == Go:
 			c.lost = true
+			g.who.mark(c.asker, mark)
 			c.given <- result{answer: c.answer}
 		}
 		g.signal()
@@ -151,9 +159,10 @@ func (g *gate) give(c *call, m Mode) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if m == Lose {
-		c.fail()
+		c.fail(g.who.next())
 		return
 	}
 	c.lost = true
+	c.who.mark(c.asker, c.who.next())
 	c.given <- result{answer: c.answer}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	mathrand "math/rand/v2"
+	"strconv"
 	"sync"
 
 	"github.com/google/uuid"
@@ -17,29 +18,30 @@ import (
 type chance struct {
 	mu    sync.Mutex
 	seed  uint64
+	who   *goroutines
 	asked map[string]uint64
 }
 
 // takeChances makes chance that of the whole program, for good. It is called before anything else runs.
 func takeChances() {
-	c := &chance{asked: map[string]uint64{}}
+	c := &chance{asked: map[string]uint64{}, who: newGoroutines()}
 	rand.Reader = c
 	uuid.SetRand(c)
 }
 
 // begin begins anew with a seed.
-func (c *chance) begin(seed uint64) {
+func (c *chance) begin(seed uint64, who *goroutines) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seed = seed
+	c.seed, c.who = seed, who
 	clear(c.asked)
 }
 
 // Read implements [io.Reader].
 func (c *chance) Read(p []byte) (int, error) {
-	how := caller()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	how := caller() + strconv.FormatUint(c.who.lastOf(c.who.here()), 10)
 	c.asked[how]++
 	h := fnv.New64a()
 	_, _ = h.Write(binary.LittleEndian.AppendUint64([]byte(how), c.asked[how])) // It never fails.

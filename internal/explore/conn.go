@@ -17,11 +17,13 @@ import (
 // blocks on channels and timers alone, so that a bubble of testing/synctest sees who waits.
 type conn struct {
 	server string
+	who    *goroutines
 	signal func() // tells the gate that something is pending
 
 	mu       sync.Mutex
 	out      []byte // written, and not let through
-	writer   string // who wrote the first of it: see caller
+	writer   string // how the first of it came to be written: see caller
+	asker    uint64 // the goroutine that wrote it
 	in       []byte // answered, and not read
 	closed   bool   // by the server
 	cut      bool   // by the gate
@@ -31,8 +33,8 @@ type conn struct {
 	link // the gate's
 }
 
-func newConn(server string, signal func()) *conn {
-	return &conn{server: server, signal: signal, wake: make(chan struct{}, 1)}
+func newConn(server string, who *goroutines, signal func()) *conn {
+	return &conn{server: server, who: who, signal: signal, wake: make(chan struct{}, 1)}
 }
 
 func (c *conn) rouse() {
@@ -88,7 +90,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		return 0, syscall.EPIPE
 	}
 	if len(c.out) == 0 {
-		c.writer = caller()
+		c.writer, c.asker = caller(), c.who.here()
 	}
 	c.out = append(c.out, p...)
 	c.signal()
@@ -190,4 +192,28 @@ func (c *conn) discard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out = nil
+}
+
+// give gives the server an answer. Between transactions nothing tells a connection from the others of its group.
+func (c *conn) give(answer []byte) {
+	if c.chosen {
+		c.who.mark(c.asker, c.who.next())
+		c.chosen = false
+	}
+	c.answer(answer)
+	if c.idle && !c.locks {
+		c.name = ""
+	}
+}
+
+// lose has the server lose an answer.
+func (c *conn) lose() {
+	c.who.mark(c.asker, c.who.next())
+	c.chosen = false
+	c.sever()
+}
+
+// free says that nothing hangs on the session: when it ends makes no difference.
+func (c *conn) free() bool {
+	return c.name == "" && c.idle && !c.locks && !c.listens && !c.parked && len(c.held) == 0
 }

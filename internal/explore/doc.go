@@ -23,17 +23,17 @@
 // # Time and chance
 //
 // The bubble has a clock of its own. The database calls functions that show the same clock: see pgtest.Shadow. PostgreSQL's own
-// timers are off, and lock_timeout is the gate's. crypto/rand is a function of the seed and of how a goroutine has come to ask, and all pauses
-// that depend on chance take theirs from there.
+// timers are off, and lock_timeout is the gate's. Each step takes a microsecond. crypto/rand is a function of the seed and of how a goroutine has
+// come to ask, and all pauses that depend on chance take theirs from there.
 //
 // # Promises
 //
-//   - The same seed gives the same history on the same code: the same choices, and the same answers to clients. Scenarios that are Loose are
-//     excepted: their processes do the same in two goroutines at one moment, or have two things ready in one select.
+//   - The same seed gives the same history on the same code: the same choices, and the same answers to clients.
 //   - Each schedule begins with the same database and with servers that remember the same ([Scenario].Warm). It ends with the checks of
 //     package sim (the clients' own books) and of package audit, and with the scenario's.
 //   - A failure is reported with its seed and the shortest sequence of choices that was found to fail too; after the last of them
 //     everything goes on in order.
 //
-// What stays the machine's: how goroutines of one process interleave between two messages. docs/adr/0040 says more.
+// What stays the machine's: how goroutines of one process interleave between two messages. They have one processor, so that one goes on after
+// the other. docs/adr/0040 and docs/adr/0056 say more.
 package explore

@@ -88,7 +88,7 @@ func TestExplored(t *testing.T) {
 				if one {
 					t.Logf("%s%s", Tell(r.Trace), r.Seen)
 				}
-				if seed < first+uint64(testwait.Count(1, longAgain)) && r.Err == nil && !x.scenario.Loose {
+				if seed < first+uint64(testwait.Count(1, longAgain)) && r.Err == nil {
 					again := x.Seed(seed)
 					// A long run finds what makes one history in many thousands another; it is no fault of what a short one tests.
 					for try := 1; try < testwait.Count(3, 1) && again.History() != r.History(); try++ {

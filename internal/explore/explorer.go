@@ -36,8 +36,6 @@ type Scenario struct {
 	Kills bool
 	// Stall is for how long the messages of a server or process may be stopped; 0: they are not.
 	Stall time.Duration
-	// Loose says that goroutines of one process do the same at one moment, and go on differently. A seed may then be more than one history.
-	Loose bool
 	// Watched says that servers watch the database for lost commits, in schedules with an odd seed.
 	Watched bool
 	// Unbooked says that the clients' own books do not know all that they do: bids.
@@ -65,6 +63,7 @@ type Explorer struct {
 	db       *database
 	other    *database // may be nil
 	opened   *sim.History
+	chance   *chance
 	check    *pgx.Conn // nil while the scenario is opened
 	length   int       // of the schedule without faults
 }
@@ -92,6 +91,10 @@ func migrate(ctx context.Context, url string) error {
 func NewExplorer(t *testing.T, s Scenario) *Explorer {
 	t.Helper()
 	x := &Explorer{t: t, scenario: s, db: openDatabase(t, migrate, s.Install), opened: sim.NewHistory()}
+	var ok bool
+	if x.chance, ok = rand.Reader.(*chance); !ok {
+		t.Fatal("the program takes its chances from elsewhere")
+	}
 	if s.Other != nil {
 		x.other = openDatabase(t, func(context.Context, string) error { return nil }, s.Other)
 	}
@@ -197,15 +200,14 @@ func checkOutcomes(h *sim.History) error {
 
 // schedule runs a schedule in a bubble of its own.
 func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history *sim.History) (w *World, err error) {
-	cryptotest.SetGlobalRandom(x.t, seed) // For what doesn't ask crypto/rand.Reader.
-	if c, ok := rand.Reader.(*chance); ok {
-		c.begin(seed)
-	}
+	cryptotest.SetGlobalRandom(x.t, seed) // For what doesn't ask crypto/rand.Reader, which it changes.
+	rand.Reader = x.chance
 	synctest.Test(x.t, func(t *testing.T) {
 		if x.check != nil {
 			time.Sleep(begin)
 		}
 		g := newGate(x.db, x.other)
+		x.chance.begin(seed, g.who)
 		w = &World{
 			History: history, Database: x.db.url, gate: g, strategy: s, scenario: scenario, stalled: map[string]time.Time{},
 			watched: scenario.Watched && seed%2 == 1, servers: map[string]*instance{}, processes: map[string]context.CancelCauseFunc{}, handlers: map[string]http.Handler{},

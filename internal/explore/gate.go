@@ -3,6 +3,7 @@
 package explore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -49,12 +50,14 @@ type link struct {
 	statements map[string]string
 	since      map[string]int // when an option was first seen
 	mode       Mode           // of the unit that is being executed
+	chosen     bool           // that unit was let through by choice
 	partial    []byte         // the answer so far of a unit that waits for a lock
 	parked     bool           // it does
 	parkedAt   time.Time
 	held       []byte // an answer that waits to be let through
 	idle       bool   // the session is in no transaction
 	listens    bool   // the session wants notifications
+	locks      bool   // the session has a lock beside transactions
 	heard      []byte // notifications that wait to be let through
 	ownTimeout time.Duration
 	timeout    time.Duration // how long it waits for locks now
@@ -74,12 +77,13 @@ type gate struct {
 	calls []*call
 	asks  []*ask
 	lives map[string]int // of the processes
+	who   *goroutines
 	step  int
 	moved bool // a unit was executed since sessions were last asked for notifications
 }
 
 func newGate(db, other *database) *gate {
-	return &gate{db: db, other: other, arrived: make(chan struct{}, 1), lives: map[string]int{}}
+	return &gate{db: db, other: other, arrived: make(chan struct{}, 1), lives: map[string]int{}, who: newGoroutines()}
 }
 
 // begin counts steps from the next one on.
@@ -110,7 +114,7 @@ func (g *gate) dial(server string) func(context.Context, string, string) (net.Co
 		if g.lives[server] != life {
 			return nil, errors.New("the server is dead")
 		}
-		c := newConn(server, g.signal)
+		c := newConn(server, g.who, g.signal)
 		c.statements, c.since, c.db = map[string]string{}, map[string]int{}, g.db
 		if strings.HasPrefix(to, otherHost) {
 			c.db = g.other
@@ -141,9 +145,11 @@ func (g *gate) prepare() (bool, error) {
 			continue
 		}
 		if u := c.first(true, false); u != nil && !c.parked && len(c.held) == 0 {
-			if tell(u, c.statements); prepares(u) { // It is told for the statements' sake.
+			if tell(u, c.statements); prepares(u) || pings(u) || u[0] == 'X' && c.free() { // It is told for the statements' sake.
 				return true, g.execute(c, Go)
 			}
+		} else if u == nil && c.gone() && c.free() {
+			return true, g.hangUp(c)
 		}
 	}
 	return false, nil
@@ -156,6 +162,7 @@ func (g *gate) name() {
 		*conn
 
 		what string
+		unit []byte
 	}
 	var nameless []speaker
 	taken := map[string]bool{}
@@ -166,12 +173,14 @@ func (g *gate) name() {
 		case c.name != "":
 			taken[c.name] = true
 		case u != nil:
-			nameless = append(nameless, speaker{c, c.group + " " + tell(u, c.statements) + " " + c.writer + string(u)})
+			nameless = append(nameless, speaker{c, c.group + " " + tell(u, c.statements) + " " + c.writer, u})
 		case c.gone() || len(c.heard) > 0:
-			nameless = append(nameless, speaker{c, c.group})
+			nameless = append(nameless, speaker{conn: c, what: c.group})
 		}
 	}
-	slices.SortStableFunc(nameless, func(a, b speaker) int { return cmp.Compare(a.what, b.what) })
+	slices.SortStableFunc(nameless, func(a, b speaker) int {
+		return cmp.Or(cmp.Compare(a.what, b.what), g.who.compare(a.asker, b.asker), bytes.Compare(a.unit, b.unit), cmp.Compare(a.asker, b.asker))
+	})
 	for _, c := range nameless {
 		for n := 1; c.name == ""; n++ {
 			if name := c.group + "#" + strconv.Itoa(n); !taken[name] {
@@ -193,7 +202,7 @@ func (g *gate) start(c *conn) error {
 		c.ended = true
 		for _, other := range g.all() {
 			if other.backend != nil && other.backend.pid == pid && other.parked {
-				return errors.Join(g.db.cancel(other.backend), g.settle())
+				return g.end(other, "57014", "canceling statement due to user request")
 			}
 		}
 		return nil
@@ -287,12 +296,14 @@ func (g *gate) options() []Option {
 // let lets a unit through.
 func (g *gate) let(c *conn, m Mode) error {
 	if m == Late || m == Drop {
+		c.who.mark(c.asker, c.who.next())
 		c.sever()
 		if m == Drop {
 			c.discard()
 		}
 		return nil
 	}
+	c.chosen = true
 	return errors.Join(g.execute(c, m), g.settle())
 }
 
@@ -312,6 +323,7 @@ func (g *gate) execute(c *conn, m Mode) error {
 			}
 		}
 		c.listens = c.listens || strings.HasPrefix(brief(sql), "listen")
+		c.locks = (c.locks || strings.Contains(sql, "pg_advisory_lock")) && !strings.Contains(sql, "pg_advisory_unlock")
 		for function, limit := range c.db.limits {
 			if strings.Contains(sql, function) {
 				c.timeout = limit
@@ -342,7 +354,7 @@ func (g *gate) collect(c *conn) error {
 				if !c.parked {
 					c.parked, c.parkedAt = true, time.Now()
 				}
-				return nil
+				return c.backend.stop()
 			}
 			continue
 		}
@@ -364,7 +376,7 @@ func (g *gate) collect(c *conn) error {
 			c.partial, c.parked = nil, false
 			switch c.mode {
 			case Lose:
-				c.sever()
+				c.lose()
 			case Hold:
 				c.held = answer
 			case Go, Late, Drop: // Of the last two nobody reads it.
@@ -378,20 +390,12 @@ func (g *gate) collect(c *conn) error {
 // release lets an answer through that was held.
 func (g *gate) release(c *conn, m Mode) error {
 	if m == Lose {
-		c.sever()
+		c.lose()
 	} else {
 		c.give(c.held)
 	}
 	c.held = nil
 	return nil
-}
-
-// give gives the server an answer. Between transactions nothing tells a connection from the others of its group.
-func (c *conn) give(answer []byte) {
-	c.answer(answer)
-	if c.idle {
-		c.name = ""
-	}
 }
 
 // hear asks the sessions that listen for notifications, which PostgreSQL gives them only when they are spoken to or at its leisure.
@@ -446,7 +450,7 @@ func (g *gate) kill(server string) {
 	}
 	for _, call := range g.calls {
 		if call.server == server && call.begun {
-			call.fail()
+			call.fail(g.who.next())
 		}
 	}
 }

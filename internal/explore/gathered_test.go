@@ -25,7 +25,7 @@ func manyAuctions() Scenario {
 	var auctions [many]client.Auction
 	account := func(i int) string { return fmt.Sprintf("b%d", i) }
 	return Scenario{
-		Servers: 2, Kills: true, Stall: 3 * time.Second, Unbooked: true, Loose: true,
+		Servers: 2, Kills: true, Stall: 3 * time.Second, Unbooked: true,
 		Open: func(ctx context.Context, c *sim.Client) error {
 			names := []string{"house", "guest"}
 			for i := range many {

@@ -4,12 +4,16 @@ package explore
 
 import (
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
 func TestMain(m *testing.M) {
+	// Goroutines that go on at one moment come to what they share one after the other. With more processors, the machine would choose
+	// their order.
+	runtime.GOMAXPROCS(1)
 	takeChances()
 	os.Exit(pgtest.Main(m))
 }

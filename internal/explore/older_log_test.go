@@ -45,7 +45,7 @@ func crossingsOf(process int) []payment {
 func olderLog() Scenario {
 	var c *crossings
 	return Scenario{
-		Kills: true, Stall: 6 * time.Second, Unbooked: true, Loose: true, Install: installPurses, Other: installPurses,
+		Kills: true, Stall: 6 * time.Second, Unbooked: true, Install: installPurses, Other: installPurses,
 		Play: func(ctx context.Context, w *World) {
 			const most = 64
 			c = &crossings{World: w, ended: make(chan struct{}, most), failed: make(chan struct{})}

@@ -130,7 +130,9 @@ func (w *World) kill(ctx context.Context, name string) {
 		end(errKilled)
 	}
 	if server {
+		mark := w.gate.who.next()
 		w.restarts.Go(func() {
+			w.gate.who.mark(w.gate.who.here(), mark)
 			for ctx.Err() == nil && w.open(ctx, name) != nil && wait.For(ctx, time.Second) {
 				continue
 			}

@@ -52,7 +52,7 @@ func installPurses(ctx context.Context, db *pgx.Conn) error {
 // left.
 func sagas() Scenario {
 	return Scenario{
-		Kills: true, Stall: 6 * time.Second, Unbooked: true, Loose: true, Install: installPurses,
+		Kills: true, Stall: 6 * time.Second, Unbooked: true, Install: installPurses,
 		Play: func(ctx context.Context, w *World) {
 			for i, name := range []string{"p1", "p2"} {
 				w.Process(ctx, name, func(ctx context.Context, pool *pgxpool.Pool) error { return pay(ctx, w, pool, payments(i)) })

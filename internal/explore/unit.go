@@ -125,6 +125,16 @@ func prepares(u []byte) bool {
 	return !found && u[0] == 'P'
 }
 
+// pings says that a unit only asks whether the session is alive. Which connections of a pool have been idle for so long that they are asked
+// is the machine's choice.
+func pings(u []byte) bool {
+	if u[0] != 'Q' {
+		return false
+	}
+	sql, _ := cstring(u[5:])
+	return sql == "-- ping"
+}
+
 // statementsIn are the statements that a unit executes.
 func statementsIn(u []byte, statements map[string]string) (all []string) {
 	portal := ""

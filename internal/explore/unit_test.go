@@ -94,7 +94,7 @@ func TestWithCode(t *testing.T) {
 func TestConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		signals := 0
-		c := newConn("s1", func() { signals++ })
+		c := newConn("s1", newGoroutines(), func() { signals++ })
 		read := func() (string, error) {
 			p := make([]byte, 8)
 			n, err := c.Read(p)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// settle goes on with those who waited for a lock and have it.
+// settle goes on with those who waited for a lock and have it, one after the other. All that wait are stopped: PostgreSQL gives two of
+// them their locks at once, and the machine would choose which of them first does what the lock was for.
 func (g *gate) settle() error {
 	for {
 		var parked []*conn
@@ -32,7 +33,7 @@ func (g *gate) settle() error {
 			if slices.Contains(waiting, c.backend.pid) {
 				continue
 			}
-			if err := g.collect(c); err != nil {
+			if err := errors.Join(c.backend.resume(), g.collect(c)); err != nil {
 				return err
 			}
 			moved = true
@@ -49,7 +50,12 @@ func (g *gate) timeOut(c *conn) error {
 	if err != nil || !slices.Contains(waiting, c.backend.pid) {
 		return errors.Join(err, g.settle()) // Somebody outside of the gate was in its way, such as PostgreSQL's own housekeeping.
 	}
-	if err := g.db.cancel(c.backend); err != nil {
+	return g.end(c, "55P03", "canceling statement due to lock timeout")
+}
+
+// end ends a wait for a lock with an error.
+func (g *gate) end(c *conn, code, text string) error {
+	if err := errors.Join(g.db.cancel(c.backend), c.backend.resume()); err != nil {
 		return err
 	}
 	for {
@@ -58,7 +64,7 @@ func (g *gate) timeOut(c *conn) error {
 			return err
 		}
 		if m[0] == 'E' {
-			c.partial = append(c.partial, withCode(m, "55P03", "canceling statement due to lock timeout")...)
+			c.partial = append(c.partial, withCode(m, code, text)...)
 			break
 		}
 		c.partial = append(c.partial, m...)

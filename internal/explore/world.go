@@ -38,6 +38,9 @@ const (
 	maxSteps = 6000
 	// closeLimit bounds each step of a server's end, by the scheduler's time.
 	closeLimit = 15 * time.Second
+	// tick is how long each step takes, by the scheduler's time. Timers that are set in different steps do not end at one moment then; the
+	// runtime would draw lots.
+	tick = time.Microsecond
 )
 
 var errEndless = errors.New("the schedule does not end")
@@ -120,7 +123,11 @@ func (w *World) clientOf(history *sim.History, name string, servers ...string) *
 
 // Go runs f as a client. The schedule ends when all have returned.
 func (w *World) Go(f func() error) {
-	w.clients.Go(func() { w.Wrong(f()) })
+	mark := w.gate.who.next()
+	w.clients.Go(func() {
+		w.gate.who.mark(w.gate.who.here(), mark)
+		w.Wrong(f())
+	})
 }
 
 // Wrong notes that something does not hold, unless err is nil.
@@ -280,6 +287,8 @@ func (w *World) handler(name string) http.Handler {
 // steps runs the schedule until done is closed.
 func (w *World) steps(ctx context.Context, done <-chan struct{}) error {
 	for {
+		synctest.Wait()
+		time.Sleep(tick)
 		synctest.Wait()
 		select {
 		case <-done:

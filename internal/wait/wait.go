@@ -65,7 +65,8 @@ func (source) Uint64() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// Every calls f at once, and again whenever d has passed or wake has a value, until ctx ends. wake may be nil.
+// Every calls f at once, and again whenever d has passed or wake has a value, until ctx ends. wake may be nil. It calls f once for
+// what comes at one moment.
 func Every(ctx context.Context, d time.Duration, wake <-chan struct{}, f func()) {
 	tick := time.NewTicker(d)
 	defer tick.Stop()
@@ -73,9 +74,20 @@ func Every(ctx context.Context, d time.Duration, wake <-chan struct{}, f func())
 		f()
 		select {
 		case <-ctx.Done():
-			return
 		case <-tick.C:
 		case <-wake:
+		}
+		// Of what is ready at one moment, select takes any. The end comes first, and one call is for all of the rest.
+		if ctx.Err() != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		default:
+		}
+		select {
+		case <-wake:
+		default:
 		}
 	}
 }

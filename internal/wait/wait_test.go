@@ -3,7 +3,9 @@ package wait_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -48,4 +50,32 @@ func TestAskedFirst(t *testing.T) {
 		stop()
 		cancel(nil)
 	}
+}
+
+// TestEveryOnce wants one call for a tick and a wake that come while f is at work, and none after the end.
+func TestEveryOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const d = time.Second
+		for range 20 { // Select takes any of what is ready.
+			ctx, cancel := context.WithCancel(t.Context())
+			wake := make(chan struct{}, 1)
+			var at []time.Duration
+			began := time.Now()
+			wait.Every(ctx, d, wake, func() {
+				at = append(at, time.Since(began))
+				switch len(at) {
+				case 1:
+					time.Sleep(d)
+					wait.Signal(wake)
+				case 3:
+					time.Sleep(d)
+					wait.Signal(wake)
+					cancel()
+				}
+			})
+			if want := []time.Duration{0, d, 2 * d}; !slices.Equal(at, want) {
+				t.Fatalf("called after %v, want %v", at, want)
+			}
+		}
+	})
 }
