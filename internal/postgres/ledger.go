@@ -121,9 +121,9 @@ func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger
 // speculativeStatements are those of speculative transactions, in the order in which one sends them.
 func speculativeStatements(find raising) []string {
 	return []string{
-		raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
+		sellCampaigns, guardCampaigns, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
 		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertLegs, insertReferences, insertHolds,
-		find.guarded, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
+		insertPurchases, guardedSellLayers, find.guarded, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
 	}
 }
 

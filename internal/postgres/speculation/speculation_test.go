@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
@@ -194,9 +196,9 @@ func TestKeys(t *testing.T) {
 // TestMemory walks through what may become of what is remembered.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	m := NewMemory()
+	m := NewMemory[*Known](MaxStanding)
 	id := uuid.New()
-	t0 := m.Enter(id)
+	t0, tx, refused := m.Enter(id), &Sent{}, &pgconn.PgError{Code: pgkit.DivisionByZero}
 	state := func() *Known { return &Known{State: auction.NewState(&auction.Auction{}, nil)} }
 	put := func(k *Known) { m.Lock(t.Context(), t0, 0); m.Unlock(t0, k) }
 	look := func() *Known { k := m.Lock(t.Context(), t0, 0); m.Unlock(t0, k); return k }
@@ -208,11 +210,11 @@ func TestMemory(t *testing.T) {
 	if again, err := m.Take(t0); again != nil || Reason(err) != absent {
 		t.Fatal("it can be had twice")
 	}
-	m.Sent(t0, k)
+	m.Sent(t0, k, tx)
 	if got := look(); got != k || got.Settled {
 		t.Error("what rests on a transaction under way counts as settled")
 	}
-	m.Ended(t0, k, true, false)
+	m.Ended(t0, k, tx, nil)
 	if got := look(); got != k || !got.Settled {
 		t.Error("what rests on committed transactions does not count as settled")
 	}
@@ -230,15 +232,15 @@ func TestMemory(t *testing.T) {
 			t.Fatal("it is gone")
 		}
 		if t0.underWay == 1 {
-			m.Sent(t0, k)
+			m.Sent(t0, k, tx)
 		}
 	}
-	m.Ended(t0, k, false, true)
-	m.Sent(t0, k)
+	m.Ended(t0, k, tx, refused)
+	m.Sent(t0, k, tx)
 	if look() != nil {
 		t.Error("what rests on a failure is still there")
 	}
-	m.Ended(t0, k, false, true)
+	m.Ended(t0, k, tx, refused)
 	if t0.backoff != BackoffTransactions {
 		t.Errorf("backs off for %d", t0.backoff)
 	}
@@ -248,8 +250,8 @@ func TestMemory(t *testing.T) {
 		if got, err := m.Take(t0); got != k || err != nil {
 			t.Fatal(err)
 		}
-		m.Sent(t0, k)
-		m.Ended(t0, k, false, true)
+		m.Sent(t0, k, tx)
+		m.Ended(t0, k, tx, refused)
 	}
 	// Failures without rest make it back off longer, up to a bound; a while without brings that back.
 	for _, want := range []int{2 * BackoffTransactions, 4 * BackoffTransactions, maxBackoff, maxBackoff} {
@@ -278,12 +280,12 @@ func TestMemory(t *testing.T) {
 			m.Leave(other, o)
 		}
 	}
-	small(maxWeight / emptyWeight)
-	if n := len(m.entries); n < maxWeight/emptyWeight-1 || m.weight > maxWeight || m.entries[id] != t0 {
+	small(MaxStanding / emptyWeight)
+	if n := len(m.entries); n < MaxStanding/emptyWeight-1 || m.weight > MaxStanding || m.entries[id] != t0 {
 		t.Errorf("%d entries of weight %d", n, m.weight)
 	}
 	var bids []auction.Bid
-	for i := range maxWeight / 4 {
+	for i := range MaxStanding / 4 {
 		bids = append(bids, auction.Bid{Account: strconv.Itoa(i), Amount: int64(i + 1), Seq: int64(i + 1)})
 	}
 	large := uuid.New()
@@ -291,7 +293,7 @@ func TestMemory(t *testing.T) {
 	m.Lock(t.Context(), l, 0)
 	m.Unlock(l, &Known{State: auction.NewState(&auction.Auction{}, bids)})
 	small(1)
-	if n := len(m.entries); n > maxWeight/emptyWeight*3/4+1 || m.weight > maxWeight || m.entries[id] != t0 || m.entries[large] != l {
+	if n := len(m.entries); n > MaxStanding/emptyWeight*3/4+1 || m.weight > MaxStanding || m.entries[id] != t0 || m.entries[large] != l {
 		t.Errorf("%d entries of weight %d beside a large one", n, m.weight)
 	}
 	m.Leave(large, l)
@@ -302,9 +304,9 @@ func TestMemory(t *testing.T) {
 // that were sent, and nothing is handed out meanwhile: it would overtake that, whose guards would then refuse.
 func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
 	t.Parallel()
-	m := NewMemory()
+	m := NewMemory[*Known](MaxStanding)
 	e := m.Enter(uuid.New())
-	k := &Known{State: auction.NewState(&auction.Auction{}, nil)}
+	k, tx := &Known{State: auction.NewState(&auction.Auction{}, nil)}, &Sent{}
 	m.Lock(t.Context(), e, 0)
 	m.Unlock(e, k)
 	if got, err := m.Take(e); got != k || err != nil {
@@ -317,11 +319,11 @@ func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
 		waits = e.settled != nil
 		m.mu.Unlock()
 	}
-	m.Sent(e, k)
+	m.Sent(e, k, tx)
 	if _, err := m.Take(e); Reason(err) != absent {
 		t.Errorf("handed out to a transaction that would be overtaken: %v", err)
 	}
-	m.Ended(e, k, true, false)
+	m.Ended(e, k, tx, nil)
 	if got := <-locked; got != k || !got.Settled {
 		t.Errorf("the run with locks has %+v", got)
 	}
