@@ -21,10 +21,10 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// maxPositions bounds the campaigns' inventories that a process remembers: so many positions in all, of 12 bytes each. A campaign
+// maxPositions bounds the campaigns' inventories that a process remembers: 64 of the largest, whose positions take 12 bytes each. A campaign
 // counts as emptyPositions more than it has.
 const (
-	maxPositions   = 64_000_000
+	maxPositions   = 64 * (lottery.MaxPositions + emptyPositions)
 	emptyPositions = 100
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
@@ -22,6 +23,10 @@ const sameCampaign = `c.id = ANY (ARRAY[n.id]) AND c.version = n.old_version AND
 		IS NOT DISTINCT FROM n.last`
 
 const (
+	// gateCampaigns is gateCampaign for several. Those of one statement are taken in order, so that two servers which sell several campaigns in
+	// one transaction each wait for each other in one direction only.
+	gateCampaigns = `SELECT pg_advisory_xact_lock(class, key) FROM (
+		SELECT class, hashtext(id) AS key FROM unnest($1::integer[], $2::text[]) AS n (class, id) ORDER BY key) AS gates`
 	// sellCampaigns is updateCampaign for what sales change.
 	sellCampaigns = `WITH written AS (
 		UPDATE campaigns AS c SET sold_positions = n.sold, version = n.version
@@ -41,7 +46,7 @@ const (
 func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *speculation.Entry[*knownInventory], want lottery.Want,
 	random func(int) int, decide func(*lottery.Unit),
 ) error {
-	if len(want.Buyers) == 0 {
+	if len(want.Buyers) == 0 || !l.db.engine.Has(pgkit.AdvisoryLocks) { // There are rows instead, which can't be gathered.
 		return speculation.NotSent(speculation.Command, nil)
 	}
 	accounts := append(slices.Clone(want.Buyers), lottery.EscrowOf(id))
@@ -93,6 +98,7 @@ func (l *Lottery) sellSpeculatively(b *pgx.Batch, known *knownInventory, random 
 	decide(u)
 	known.sold(u.State)
 
+	b.Queue(gateCampaigns, []int{campaignLockClass}, []string{c.ID.String()})
 	ids, versions, counts, lasts := [][16]byte{c.ID}, []int64{was}, []int{sold}, []*[16]byte{nil}
 	if sold > 0 {
 		lasts[0] = (*[16]byte)(&last)
