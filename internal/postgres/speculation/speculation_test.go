@@ -300,6 +300,57 @@ func TestMemory(t *testing.T) {
 	m.Leave(id, t0)
 }
 
+// TestMemoryGoesBack: what was changed in vain is taken back in the opposite order, once nothing that rests on it is under way, where
+// PostgreSQL is known to have undone it and no run with locks has got it meanwhile.
+func TestMemoryGoesBack(t *testing.T) {
+	t.Parallel()
+	refused := &pgconn.PgError{Code: pgkit.DivisionByZero}
+	for name, c := range map[string]struct {
+		ends   [3]error
+		locked bool // a run with locks takes it while it is under way
+		want   []int
+		gone   bool
+	}{
+		"all committed":        {},
+		"the last failed":      {ends: [3]error{nil, nil, refused}, want: []int{2}},
+		"all but one failed":   {ends: [3]error{nil, refused, refused}, want: []int{2, 1}},
+		"all failed":           {ends: [3]error{refused, refused, refused}, want: []int{2, 1, 0}},
+		"one is unknown":       {ends: [3]error{nil, ErrLinkLost, refused}, gone: true},
+		"it is taken by locks": {ends: [3]error{nil, refused, refused}, locked: true, gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := NewMemory[*Known](MaxStanding)
+			e := m.Enter(uuid.New())
+			k := &Known{State: auction.NewState(&auction.Auction{}, nil)}
+			m.Lock(t.Context(), e, 0)
+			m.Unlock(e, k)
+			var undone []int
+			var sent []*Sent
+			for i := range 3 {
+				if got, err := m.Take(e); got != k || err != nil {
+					t.Fatal(err)
+				}
+				sent = append(sent, &Sent{Undo: func() { undone = append(undone, i) }})
+				m.Sent(e, k, sent[i])
+			}
+			if c.locked {
+				if got := m.Lock(t.Context(), e, 0); got != k || got.Settled {
+					t.Fatalf("the run with locks has %+v", got)
+				}
+				m.Unlock(e, nil)
+			}
+			for _, i := range []int{1, 0, 2} { // Their callers hear of it in any order.
+				m.Ended(e, k, sent[i], c.ends[i])
+			}
+			got := m.Lock(t.Context(), e, 0)
+			if !slices.Equal(undone, c.want) || (got == nil) != c.gone || got != nil && !got.Settled {
+				t.Errorf("taken back: %v, want %v; then there is %+v", undone, c.want, got)
+			}
+		})
+	}
+}
+
 // TestLockedRunsWaitForTheOneBeingMade: a run that locks the auction waits for a transaction that is being made, not only for those
 // that were sent, and nothing is handed out meanwhile: it would overtake that, whose guards would then refuse.
 func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
