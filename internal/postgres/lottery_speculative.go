@@ -118,8 +118,12 @@ func (l *Lottery) sellSpeculatively(b *pgx.Batch, known *knownInventory, random 
 	return func() { known.undo(purchases, was, last, since) }
 }
 
-// undo takes the latest sales back, before which the campaign had this version and this latest sale.
+// undo takes the latest sales back, before which the campaign had this version and this latest sale. What a transaction without sales was decided
+// on may have been sold from since.
 func (k *knownInventory) undo(purchases []lottery.Purchase, version int64, last uuid.UUID, at time.Time) {
+	if len(purchases) == 0 {
+		return
+	}
 	for _, p := range slices.Backward(purchases) {
 		k.Unsell(p.Position.Layer, p.Position.Ordinal)
 		k.campaign.Layers[p.Position.Layer-1].Sold--

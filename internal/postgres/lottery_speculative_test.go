@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -18,97 +17,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
-
-// ahead is a venue whose sales are speculative for as long as the test takes, and what is seen of them.
-type ahead struct {
-	venue
-
-	t    *testing.T
-	seen *recorder
-}
-
-// lookAhead opens a process on the database of a venue.
-func lookAhead(t *testing.T, url string) ahead {
-	t.Helper()
-	pgtest.Needs(t, pgkit.AdvisoryLocks) // Others have no speculative sales.
-	seen := &recorder{}
-	db := open(t, Options{URL: url, Observer: seen})
-	waitLong(db)
-	db.spec.Accounts.Patience = patience
-	knowTheTime(t, db)
-	store := NewLottery(db)
-	return ahead{venue{db, store, newLotteryService(t, store, lottery.Options{})}, t, seen}
-}
-
-// buy buys a position of a layer, and returns the sale.
-func (v ahead) buy(id uuid.UUID, account string, layer int) (lottery.Purchase, error) {
-	a, err := v.Execute(v.t.Context(), id, own[lottery.Op](lottery.Buy{Account: account, Layer: layer}))
-	p, _ := a.Result.(lottery.Purchase)
-	return p, errors.Join(err, a.Err)
-}
-
-// fell runs something and returns for what reasons transactions have left the fast path meanwhile.
-func (v ahead) fell(do func()) map[string]int {
-	v.t.Helper()
-	before := v.seen.fallbacks()
-	do()
-	after := v.seen.fallbacks()
-	for reason, n := range before {
-		if after[reason] -= n; after[reason] == 0 {
-			delete(after, reason)
-		}
-	}
-	return after
-}
-
-// openSale makes a campaign of two layers of which one account may buy so much, and has its first position sold.
-func (v ahead) openSale(limit *int, positions ...int) uuid.UUID {
-	v.t.Helper()
-	var layers []lottery.NewLayer
-	for i, n := range positions {
-		layers = append(layers, lottery.NewLayer{Positions: n, Price: new(int64(10 + i))})
-	}
-	a, err := v.Create(v.t.Context(), own[lottery.Op](lottery.Create{
-		Name: "ahead", Layers: layers, Currency: "EUR", Beneficiary: "house", PurchaseLimit: limit,
-		Prizes: []lottery.Prize{{Name: "grand", Quantity: 1}},
-	}))
-	testwait.Must(v.t, errors.Join(err, a.Err))
-	id := result[*lottery.Campaign](v.t, a.Result).ID
-	v.must(v.t, id, lottery.Publish{})
-	v.must(v.t, id, lottery.Buy{Account: "dan", Layer: 1})
-	return id
-}
-
-// checkSales wants the sales of a campaign to be as its counters say, and in the order of time.
-func (v ahead) checkSales(id uuid.UUID, sold int) {
-	v.t.Helper()
-	c, err := v.Campaign(v.t.Context(), id)
-	testwait.Must(v.t, err)
-	sales, err := v.Purchases(v.t.Context(), id, "", 0, 1000)
-	testwait.Must(v.t, err)
-	if c.SoldPositions != sold || len(sales) != sold {
-		v.t.Errorf("%d sold, %d sales, want %d", c.SoldPositions, len(sales), sold)
-	}
-	var in [8]int
-	var last time.Time
-	var due int64
-	for i, p := range sales {
-		if p.Seq != i+1 || p.At.Before(last) {
-			v.t.Errorf("sale %d has number %d and was at %v, the one before at %v", i+1, p.Seq, p.At, last)
-		}
-		last = p.At
-		in[p.Position.Layer-1]++
-		due += p.Price
-	}
-	for i, l := range c.Layers {
-		if l.Sold != in[i] {
-			v.t.Errorf("layer %d has sold %d, there are %d", i+1, l.Sold, in[i])
-		}
-	}
-	if got := ask[int64](v.t, v.db, `SELECT available FROM accounts WHERE id = $1`, c.Escrow); c.Status == lottery.StatusActive && got != due {
-		v.t.Errorf("the escrow has %d, want %d", got, due)
-	}
-}
 
 // TestSalesAreSentAhead sells in several campaigns at once, to the same accounts that transfer money, and nothing leaves the fast path.
 func TestSalesAreSentAhead(t *testing.T) {
@@ -209,19 +117,14 @@ func TestSalesThatRestOnAFailure(t *testing.T) {
 	defer here.store.memory.Leave(id, entry)
 	var sent []<-chan error
 	for i, account := range []string{"ben", "cleo", "dan"} {
-		sent = append(sent, later(func() error {
-			random, err := newRandom()
-			testwait.Check(t, err)
-			return here.store.commitSpeculative(t.Context(), id, entry, selling(account), random, func(u *lottery.Unit) {
-				testwait.Check(t, testwait.Err(lottery.Decide(u.State, lottery.Buy{Account: account})))
-			})
-		}))
+		sent = append(sent, here.sends(id, entry, account, nil))
 		testwait.Eventually(t, patience, "it is sent", func() bool { n, _ := here.db.spec.Pipeline(0).UnderWay(); return n == i+1 })
 	}
 	testwait.Must(t, tx.Commit(t.Context()))
-	for i, want := range []string{speculation.Stale, "behind", "behind"} {
-		if err := <-sent[i]; speculation.Reason(err) != want {
-			t.Errorf("sale %d: %v, want %s", i+1, err, want)
+	for i := range sent { // The third one waits to be sent until there is room, and may not be behind one that fails by then.
+		reason := speculation.Reason(<-sent[i])
+		if reason != speculation.Stale && (i == 0 || reason != "behind") {
+			t.Errorf("sale %d has ended by %q", i+1, reason)
 		}
 	}
 	if sold, ok := here.remembered(id); !ok || sold != 5 {
@@ -233,11 +136,43 @@ func TestSalesThatRestOnAFailure(t *testing.T) {
 	here.checkSales(id, 9)
 }
 
-// selling is what a batch of one sale wants.
-func selling(account string) lottery.Want {
-	return lottery.Want{Buyers: []string{account}, Plan: func(c *lottery.Campaign, inv *lottery.Inventory) lottery.Need {
-		return lottery.Plan(c, inv, []lottery.Op{lottery.Buy{Account: account}})
-	}}
+// TestASaleBehindARefusalThatFails: a refusal fails because another server has changed the account, and a sale behind it commits. What is
+// remembered has that sale.
+func TestASaleBehindARefusalThatFails(t *testing.T) {
+	t.Parallel()
+	_, url := newVenue(t, lottery.Options{})
+	here, there := lookAhead(t, url), lookAhead(t, url)
+	id := here.openSale(new(1), 40)
+	here.must(t, id, lottery.Buy{Account: "ann"})
+	do(t, newLedgerService(t, there.db), ledger.MakeTransfer{From: "cleo", To: "dan", Amount: 1})
+	tx := lockAnn(t, pgtest.Connect(t, url))
+	entry := here.store.memory.Enter(id)
+	defer here.store.memory.Leave(id, entry)
+	underWay := func(n int) {
+		t.Helper()
+		testwait.Eventually(t, patience, "it is sent", func() bool { got, _ := here.db.spec.Pipeline(0).UnderWay(); return got == n })
+	}
+	first := later(func() error {
+		return answerErr(newLedgerService(t, here.db).Execute(t.Context(), own[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1})))
+	})
+	underWay(1)
+	refusal := here.sends(id, entry, "dan", lottery.ErrPurchaseLimit)
+	underWay(2)
+	sale := here.sends(id, entry, "ben", nil)
+	underWay(3)
+	testwait.Must(t, tx.Rollback(t.Context()))
+	testwait.Check(t, <-first)
+	if err := <-refusal; speculation.Reason(err) != speculation.Stale {
+		t.Errorf("the refusal has ended by %v", err)
+	}
+	testwait.Check(t, <-sale)
+	k := here.store.memory.Lock(t.Context(), entry, patience)
+	if k == nil || k.Sold() != 3 || k.campaign.Version != ask[int64](t, here.db, `SELECT version FROM campaigns WHERE id = $1`, id) ||
+		k.last != ask[uuid.UUID](t, here.db, `SELECT id FROM purchases WHERE campaign = $1 AND seq = 3`, id) {
+		t.Errorf("remembers %+v", k)
+	}
+	here.store.memory.Unlock(entry, k)
+	here.checkSales(id, 3)
 }
 
 // TestASaleWhoseConnectionIsCut: nobody knows whether it was committed. It was not, and its key finds that out; what was remembered is

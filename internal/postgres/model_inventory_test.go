@@ -16,9 +16,11 @@ func TestInventoryOfALostTimeline(t *testing.T) {
 	t.Parallel()
 	here, url := newVenue(t, lottery.Options{})
 	there := enter(t, url, lottery.Options{})
-	base, limit := 100, 2 // So many positions that nobody happens to choose one that is taken, which would have all sales read again.
+	// So many positions that nobody happens to choose one that is taken, which would have all sales read again; all of one layer, whose counter
+	// is the same again.
+	layers, limit := []lottery.NewLayer{{Positions: 5000, Price: new(int64(10))}}, 2
 	a, err := here.Create(t.Context(), own[lottery.Op](lottery.Create{
-		Name: "spring", BaseLength: &base, Price: new(int64(10)), Currency: "EUR", Beneficiary: "house", PurchaseLimit: &limit,
+		Name: "spring", Layers: layers, Currency: "EUR", Beneficiary: "house", PurchaseLimit: &limit,
 		Prizes: []lottery.Prize{{Name: "grand", Quantity: 1}},
 	}))
 	if err = errors.Join(err, a.Err); err != nil {
