@@ -142,8 +142,12 @@ func (l *Lottery) runLocked(ctx context.Context, id uuid.UUID, t *speculation.En
 		inv, err = l.commitLocked(ctx, tx, id, inv, want, random, aside, &wrong, decide)
 		return aside.met(err)
 	})
-	if err == nil && inv.Free(0) > 0 { // Else nothing more can be sold.
+	switch {
+	case err != nil:
+	case inv.Free(0) > 0:
 		left = inv
+	default: // Nothing more can be sold.
+		l.db.spec.Keys.Note([]idempotency.Record{{Request: idempotency.Request{ID: soldOutKey(id)}}})
 	}
 	return err
 }

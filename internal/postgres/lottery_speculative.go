@@ -49,6 +49,9 @@ func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *specul
 	if len(want.Buyers) == 0 || !l.db.engine.Has(pgkit.AdvisoryLocks) { // There are rows instead, which can't be gathered.
 		return speculation.NotSent(speculation.Command, nil)
 	}
+	if l.db.spec.Keys.Any([]idempotency.ID{soldOutKey(id)}) {
+		return speculation.NotSent(speculation.Closing, nil)
+	}
 	accounts := append(slices.Clone(want.Buyers), lottery.EscrowOf(id))
 	slices.Sort(accounts)
 	accounts = slices.Compact(accounts)
@@ -76,6 +79,9 @@ func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *specul
 	}
 	return err
 }
+
+// soldOutKey is how a campaign that was lately found to be sold out is remembered among the keys. No key has an empty method.
+func soldOutKey(id uuid.UUID) idempotency.ID { return idempotency.NewID("", "", "", "sold out "+id.String()) }
 
 // mayOnlySell refuses a batch that may do more than sell, or sells in a campaign that is not open.
 func (k *knownInventory) mayOnlySell(want lottery.Want) error {

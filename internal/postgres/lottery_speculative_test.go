@@ -272,8 +272,13 @@ func TestTheLastPositionIsSoldUnderLocks(t *testing.T) {
 	if _, _, err := v.Result(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	if _, err := v.buy(id, "ann", 0); !errors.Is(err, lottery.ErrSoldOut) {
-		t.Errorf("one too many: %v", err)
+	fell = v.fell(func() {
+		if _, err := v.buy(id, "ann", 0); !errors.Is(err, lottery.ErrSoldOut) {
+			t.Errorf("one too many: %v", err)
+		}
+	})
+	if fell[speculation.Closing] != 1 || len(fell) != 1 {
+		t.Errorf("a purchase when all is sold left the fast path: %v", fell)
 	}
 }
 

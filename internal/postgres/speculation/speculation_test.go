@@ -183,12 +183,12 @@ func TestKeys(t *testing.T) {
 		more[i].ID = key()
 	}
 	r.Note(more)
-	if !r.any([]idempotency.ID{key(), first}) || !r.any([]idempotency.ID{more[len(more)-1].ID}) || r.any([]idempotency.ID{key()}) {
+	if !r.Any([]idempotency.ID{key(), first}) || !r.Any([]idempotency.ID{more[len(more)-1].ID}) || r.Any([]idempotency.ID{key()}) {
 		t.Error("it does not remember what it is to")
 	}
 	r.Note(more)
 	r.Note(more[:1])
-	if r.any([]idempotency.ID{first}) || !r.any([]idempotency.ID{more[1].ID}) {
+	if r.Any([]idempotency.ID{first}) || !r.Any([]idempotency.ID{more[1].ID}) {
 		t.Error("it remembers for ever, or not long enough")
 	}
 }

@@ -246,7 +246,7 @@ func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place, target stri
 	switch {
 	case s.o.Presence.Hopeless():
 		return NotSent("connection", pgkit.ErrAway)
-	case s.Keys.any(keys):
+	case s.Keys.Any(keys):
 		return NotSent(repeat, nil)
 	case s.o.Blocked(accounts):
 		return NotSent(Blocked, nil)
