@@ -20,7 +20,7 @@ import (
 // Auctions is the auctions' store.
 type Auctions struct {
 	db     *DB
-	memory *speculation.Memory
+	memory *speculation.Memory[*speculation.Known]
 	locked *semaphore.Weighted // has room for the runs under locks, which need a connection each
 }
 
@@ -31,7 +31,7 @@ const lockedRuns = 8
 
 // NewAuctions returns the auctions' store on db.
 func NewAuctions(db *DB) *Auctions {
-	s := &Auctions{db: db, memory: speculation.NewMemory(), locked: semaphore.NewWeighted(lockedRuns)}
+	s := &Auctions{db: db, memory: speculation.NewMemory[*speculation.Known](speculation.MaxStanding), locked: semaphore.NewWeighted(lockedRuns)}
 	db.OnLostHistory(s.memory.Forget)
 	return s
 }
@@ -97,7 +97,7 @@ const auctionTransaction = "auction"
 
 // runLocked locks, reads, decides and writes. One such run at a time works on an auction in this process, so that each
 // begins with what the one before has left.
-func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.Entry, want auction.Want, aside *setAside,
+func (s *Auctions) runLocked(ctx context.Context, id uuid.UUID, t *speculation.Entry[*speculation.Known], want auction.Want, aside *setAside,
 	decide func(*auction.Unit),
 ) error {
 	// What is remembered leaves the memory for as long as it is worked on: should the outcome be unknown, nothing that was
@@ -325,7 +325,8 @@ func lockAuction(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *speculatio
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return known, true, err
 	}
-	known = &speculation.Known{State: auction.NewState(&row.Auction, bids), Revision: row.revision, Settled: true}
+	known = &speculation.Known{State: auction.NewState(&row.Auction, bids), Revision: row.revision}
+	known.Settled = true
 	if len(last) > 0 {
 		known.Last = last[0]
 	}

@@ -41,11 +41,14 @@ func queueRaise(b *pgx.Batch, a *auction.Auction, was int64, old, revision uuid.
 // Everything that a decision can rest on is checked by the statements: the auction with its rounds and standing bids by
 // its version and revision; the time by the database's clock; accounts that change by their version and balance; those that
 // were only looked at, or were not there, by a look at them; the keys whose answers leave no record by a look at those.
-func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *speculation.Entry, want auction.Want, decide func(*auction.Unit)) error {
+func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *speculation.Entry[*speculation.Known], want auction.Want, decide func(*auction.Unit)) error {
 	if want.Settling != nil {
 		return speculation.NotSent(speculation.Command, nil)
 	}
-	var known *speculation.Known // once the transaction is sent
+	var (
+		known *speculation.Known // once the transaction is sent
+		sent  speculation.Sent
+	)
 	err := s.db.spec.Commit(ctx, s.db.spec.Pipeline(int(id[len(id)-1])), crashpoint.AuctionBeforeCommit, id.String(), want.Bidders, want.Keys,
 		func(b *pgx.Batch, on speculation.Scene) error {
 			k, err := s.memory.Take(t)
@@ -57,11 +60,11 @@ func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *specu
 				return err
 			}
 			known = k
-			s.memory.Sent(t, k)
+			s.memory.Sent(t, k, &sent)
 			return nil
 		})
 	if known != nil {
-		s.memory.Ended(t, known, err == nil, err != nil && speculation.Reason(err) == speculation.Stale)
+		s.memory.Ended(t, known, &sent, err)
 	}
 	return err
 }

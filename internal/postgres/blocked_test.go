@@ -329,9 +329,9 @@ func TestALockedAccountIsNotTakenForItsTarget(t *testing.T) {
 	v.must(t, campaign, lottery.Buy{Account: "ben"}) // So that the campaign is remembered, and what its sales need.
 	stranger(t, v.db, strangeAccount, "ann")
 	ann, ben := lottery.Buy{Account: "ann"}, lottery.Buy{Account: "ben"}
-	err = v.store.Commit(t.Context(), campaign, nil, func(c *lottery.Campaign, inv *lottery.Inventory) lottery.Need {
+	err = v.store.Commit(t.Context(), campaign, lottery.Want{Plan: func(c *lottery.Campaign, inv *lottery.Inventory) lottery.Need {
 		return lottery.Plan(c, inv, []lottery.Op{ann, ben})
-	}, func(u *lottery.Unit) {
+	}}, func(u *lottery.Unit) {
 		if whole = u.Blocked; whole == nil {
 			_, ofBen = lottery.Decide(u.State, ben)
 			_, ofAnn = lottery.Decide(u.State, ann)

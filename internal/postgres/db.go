@@ -220,7 +220,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
 	db.pooler.settle(&config.Config)
 	spec := speculation.Options{
-		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: speculativeStatements(db.raising()), Explicit: !db.engine.Has(pgkit.Batches),
+		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: db.speculativeStatements(), Explicit: !db.engine.Has(pgkit.Batches),
 		Presence: db.presence, NewID: newID,
 		Blocked: func(accounts []string) bool {
 			return db.blocked.find(accountRow, accounts...) != nil || db.blocked.find(newAccountRow, accounts...) != nil

@@ -13,6 +13,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestEveryParameterIsEncoded queues all writes of speculative transactions, and has every statement's parameters
@@ -25,7 +27,7 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	missing := speculativeStatements(raising{raiseStanding, guardedRaiseStanding})
+	missing := db.speculativeStatements()
 	for _, unique := range []bool{true, false} {
 		for _, q := range everyWrite(t, unique) {
 			statement, err := conn.Conn().Prepare(t.Context(), q.SQL, q.SQL)
@@ -118,5 +120,34 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 		}
 	}
 	saveBook(&b, book.Changes(), guardedWrites)
+	return append(b.QueuedQueries, everySale(t)...)
+}
+
+// everySale returns the queries of transactions on a campaign: of its first sale, of a refusal, and of further sales.
+func everySale(t *testing.T) []*pgx.QueuedQuery {
+	t.Helper()
+	c := &lottery.Campaign{
+		ID: uuid.New(), Status: lottery.StatusActive, Currency: "EUR", Escrow: "escrow", TotalPositions: 9, Version: 3, PublishedAt: new(time.Now()),
+		Layers: []lottery.Layer{{Positions: 4, Price: 5}, {Positions: 5, Price: 6, First: 4}},
+	}
+	known := &knownInventory{Inventory: lottery.NewInventory(c.Layers), campaign: c}
+	random, err := newRandom()
+	testwait.Must(t, err)
+	var b pgx.Batch
+	l := NewLottery(&DB{spec: speculation.New(speculation.Options{})})
+	for _, layers := range [][]int{{1}, {9}, {1, 2}} {
+		book := ledger.NewBook(time.Now(), newID)
+		for _, id := range []string{"ann", "escrow"} {
+			book.LoadAccount(ledger.Account{ID: id, Currency: "EUR", Available: 1000, Version: 2})
+		}
+		l.sellSpeculatively(&b, known, random, speculation.Scene{Book: book}, func(u *lottery.Unit) {
+			for _, layer := range layers {
+				_, err := lottery.Decide(u.State, lottery.Buy{Account: "ann", Layer: layer})
+				if (err == nil) != (layer <= len(c.Layers)) {
+					t.Error(err)
+				}
+			}
+		})
+	}
 	return b.QueuedQueries
 }

@@ -119,12 +119,16 @@ func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger
 }
 
 // speculativeStatements are those of speculative transactions, in the order in which one sends them.
-func speculativeStatements(find raising) []string {
-	return []string{
-		raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
-		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertLegs, insertReferences, insertHolds,
-		find.guarded, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
+func (db *DB) speculativeStatements() []string {
+	var gate []string
+	if db.engine.Has(pgkit.AdvisoryLocks) {
+		gate = []string{gateCampaigns}
 	}
+	return append(gate,
+		sellCampaigns, guardCampaigns, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
+		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertLegs, insertReferences, insertHolds,
+		insertPurchases, guardedSellLayers, db.raising().guarded, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
+	)
 }
 
 // commitSpeculative decides on what this process remembers, without a word to the database, and sends writes that check it, as

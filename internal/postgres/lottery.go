@@ -6,55 +6,55 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// maxPositions bounds the campaigns' inventories that a process remembers: so many positions in all, of 12 bytes each. A campaign
+// maxPositions bounds the campaigns' inventories that a process remembers: 64 of the largest, whose positions take 12 bytes each. A campaign
 // counts as emptyPositions more than it has.
 const (
-	maxPositions   = 64_000_000
+	maxPositions   = 64 * (lottery.MaxPositions + emptyPositions)
 	emptyPositions = 100
 )
 
 // Lottery is the lottery's store.
 type Lottery struct {
-	db *DB
-
-	mu          sync.Mutex
-	inventories map[uuid.UUID]*knownInventory
-	positions   int // of all inventories
+	db     *DB
+	memory *speculation.Memory[*knownInventory]
+	locked *semaphore.Weighted // has room for the runs under locks, which need a connection each
 }
 
 // knownInventory is a campaign's inventory as this process has left or read it.
 type knownInventory struct {
+	speculation.Kept
 	*lottery.Inventory
 
 	last     uuid.UUID         // the latest sale that it knows: where the database has another, the inventory is read again
-	campaign *lottery.Campaign // as it was then, of which a guess is made what accounts are needed; nil: none
+	at       time.Time         // when that was made
+	campaign *lottery.Campaign // as it was then
 	shared   bool              // another process had sold, too, when this one locked the campaign last
 }
+
+// Weight implements [speculation.Remembered].
+func (k *knownInventory) Weight() int { return emptyPositions + k.Positions() }
 
 var _ lottery.Store = (*Lottery)(nil)
 
 // NewLottery returns the lottery's store on db.
 func NewLottery(db *DB) *Lottery {
-	l := &Lottery{db: db, inventories: map[uuid.UUID]*knownInventory{}}
-	db.OnLostHistory(func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		clear(l.inventories)
-		l.positions = 0
-	})
+	l := &Lottery{db: db, memory: speculation.NewMemory[*knownInventory](maxPositions), locked: semaphore.NewWeighted(lockedRuns)}
+	db.OnLostHistory(l.memory.Forget)
 	return l
 }
 
@@ -83,100 +83,164 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 }
 
 // Commit implements [lottery.Store].
-func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, keys []idempotency.ID,
-	plan func(*lottery.Campaign, *lottery.Inventory) lottery.Need, decide func(*lottery.Unit),
-) error {
+//
+// The first run of a batch that only sells is speculative, where it can be, as that of bids is (docs/adr/0055). Every other run locks the
+// campaign's row and brings what is remembered up to date first.
+func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, want lottery.Want, decide func(*lottery.Unit)) error {
 	random, err := newRandom()
 	if err != nil {
 		return err
 	}
+	t := l.memory.Enter(id)
+	defer l.memory.Leave(id, t)
 	refuse := func(reason error) error {
-		return l.db.refuse(ctx, reason, keys, func(blocked error, known *idempotency.Batch) {
+		return l.db.refuse(ctx, reason, want.Keys, func(blocked error, known *idempotency.Batch) {
 			decide(&lottery.Unit{Blocked: blocked, Keys: known})
 		})
 	}
 	if reason := l.db.blocked.find(campaignRow, id.String()); reason != nil {
 		return refuse(reason)
 	}
-	var (
-		inv   *knownInventory
-		aside = setAside{rows: l.db.blocked}
-		wrong = false // what a run guessed that it needs
-	)
-	err = l.db.run(ctx, "lottery", func(ctx context.Context, tx pgx.Tx) error {
-		// What a process remembers leaves the memory for as long as it is worked on: should the transaction fail or
-		// its outcome be unknown, nothing that was changed in vain can come back.
-		inv = l.takeInventory(id)
-		locks := &bookLock{aside: &aside, keys: keys}
-		along := locks
-		if guessed := guess(inv, plan); guessed == nil || wrong {
-			along = nil
-		} else {
-			locks.accounts = guessed
-		}
-		began := time.Now()
-		campaign, news, err := l.db.lockCampaign(ctx, tx, id, &inv, along)
-		waited := time.Since(began)
-		if campaign == nil && isLockTimeout(err) {
-			return l.db.blocked.add(campaignRow, id.String())
-		}
-		if err != nil {
-			return aside.met(err)
-		}
-		if err := loadBeacon(ctx, tx, campaign); err != nil {
-			return err
-		}
-		if inv != nil && inv.Sold() != campaign.SoldPositions {
-			inv.shared = true
-			l.db.shared.met(lottery.Topic(id))
-		}
-		if inv, err = bringUpToDate(ctx, tx, campaign, inv, news); err != nil {
-			return err
-		}
-		need := plan(campaign, inv.Inventory)
-		if need.Reread {
-			if inv, err = bringUpToDate(ctx, tx, campaign, nil, nil); err != nil {
-				return err
-			}
-			need = plan(campaign, inv.Inventory)
-		}
-		if along != nil && (need.Result || need.Reread || !locks.covers(need.Accounts)) {
-			wrong = true // Others must be locked, and all of them in order: the next run asks for what it needs when it knows that.
-			return errStale
-		}
-		u := &lottery.Unit{State: &lottery.State{Campaign: campaign, Inventory: inv.Inventory, Random: random}, Waited: waited}
-		if need.Result {
-			if u.State.Seed, u.State.Draw, err = loadResult(ctx, tx, id); err != nil {
-				return err
-			}
-		}
-		if along == nil {
-			var b pgx.Batch
-			locks.accounts = need.Accounts
-			locks.queue(ctx, tx, &b)
-			if err := pgkit.Send(ctx, tx, &b); err != nil {
-				return aside.met(err)
-			}
-		}
-		book, known, err := locks.book(ctx, tx)
-		if err != nil {
-			return aside.met(err)
-		}
-		noteUnrecorded(tx, known)
-		u.State.Book, u.Keys = book, idempotency.NewBatch(known)
-		decide(u)
-		if n := len(u.State.Purchases); n > 0 {
-			inv.last = u.State.Purchases[n-1].ID
-		}
-		inv.campaign = campaign
-		return aside.met(save(ctx, tx, u))
+	aside := setAside{rows: l.db.blocked}
+	speculative, err := l.db.spec.Run(lotteryTransaction, func() error {
+		return aside.met(l.commitSpeculative(ctx, id, t, want, random, decide))
+	}, func() error {
+		return l.runLocked(ctx, id, t, want, random, &aside, decide)
 	})
 	if err != nil {
 		return refuse(err)
 	}
 	crashpoint.Hit(crashpoint.LotteryAfterCommit)
-	l.keepInventory(id, inv)
+	if speculative {
+		l.db.spec.AskTime(ctx)
+	}
 	return nil
+}
+
+// lotteryTransaction is the name of the transactions on a campaign in logs and metrics.
+const lotteryTransaction = "lottery"
+
+// runLocked locks, reads, decides and writes. One such run at a time works on a campaign in this process, so that each begins with
+// what the one before has left.
+func (l *Lottery) runLocked(ctx context.Context, id uuid.UUID, t *speculation.Entry[*knownInventory], want lottery.Want, random func(int) int,
+	aside *setAside, decide func(*lottery.Unit),
+) error {
+	// What is remembered leaves the memory for as long as it is worked on: should the transaction fail or its outcome be unknown,
+	// nothing that was changed in vain can come back.
+	var (
+		remembered = l.memory.Lock(ctx, t, l.db.spec.Accounts.Patience)
+		inv, left  *knownInventory
+		wrong      = false // what a run guessed that it needs
+	)
+	defer func() { l.memory.Unlock(t, left) }()
+	if err := l.locked.Acquire(ctx, 1); err != nil {
+		return command.Unavailable(err) // Of what was sent before it, the outcome may be unknown: see [speculation.Speculator.Run].
+	}
+	defer l.locked.Release(1)
+	err := l.db.run(ctx, lotteryTransaction, func(ctx context.Context, tx pgx.Tx) (err error) {
+		inv, remembered = remembered, nil
+		inv, err = l.commitLocked(ctx, tx, id, inv, want, random, aside, &wrong, decide)
+		return aside.met(err)
+	})
+	switch {
+	case err != nil:
+	case inv.Free(0) > 0:
+		left = inv
+	default: // Nothing more can be sold.
+		l.db.spec.Keys.Note([]idempotency.Record{{Request: idempotency.Request{ID: soldOutKey(id)}}})
+	}
+	return err
+}
+
+// commitLocked locks the campaign and the accounts, brings what is remembered of the campaign up to date, decides and writes. It also
+// returns what is to be remembered. Where somebody else has locked the campaign it returns a [command.BlockedError]. wrong says that an
+// earlier run has guessed wrong what it needs.
+func (l *Lottery) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, inv *knownInventory, want lottery.Want, random func(int) int,
+	aside *setAside, wrong *bool, decide func(*lottery.Unit),
+) (*knownInventory, error) {
+	locks := &bookLock{aside: aside, keys: want.Keys}
+	along := locks
+	if guessed := guess(inv, want.Plan); guessed == nil || *wrong {
+		along = nil
+	} else {
+		locks.accounts = guessed
+	}
+	began := time.Now()
+	asked := began
+	campaign, news, err := l.db.lockCampaign(ctx, tx, id, &inv, along)
+	waited := time.Since(began)
+	if campaign == nil && isLockTimeout(err) {
+		return nil, l.db.blocked.add(campaignRow, id.String())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := loadBeacon(ctx, tx, campaign); err != nil {
+		return nil, err
+	}
+	if inv != nil && inv.Sold() != campaign.SoldPositions {
+		inv.shared = true
+		l.db.shared.met(lottery.Topic(id))
+	}
+	if inv, err = bringUpToDate(ctx, tx, campaign, inv, news); err != nil {
+		return nil, err
+	}
+	need := want.Plan(campaign, inv.Inventory)
+	if need.Reread {
+		if inv, err = bringUpToDate(ctx, tx, campaign, nil, nil); err != nil {
+			return nil, err
+		}
+		need = want.Plan(campaign, inv.Inventory)
+	}
+	if along != nil && (need.Result || need.Reread || !locks.covers(need.Accounts)) {
+		*wrong = true // Others must be locked, and all of them in order: the next run asks for what it needs when it knows that.
+		return nil, errStale
+	}
+	u := &lottery.Unit{State: inv.state(campaign, random), Waited: waited}
+	if need.Result {
+		if u.State.Seed, u.State.Draw, err = loadResult(ctx, tx, id); err != nil {
+			return nil, err
+		}
+	}
+	if along == nil {
+		var b pgx.Batch
+		locks.accounts = need.Accounts
+		asked = time.Now()
+		locks.queue(ctx, tx, &b)
+		if err := pgkit.Send(ctx, tx, &b); err != nil {
+			return nil, err
+		}
+	}
+	book, known, err := locks.book(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	noteUnrecorded(tx, known)
+	l.db.spec.Clock.Learned(book.Now(), asked, time.Now())
+	u.State.Book, u.Keys = book, idempotency.NewBatch(known)
+	decide(u)
+	inv.sold(u.State)
+	inv.campaign = copyOf(campaign) // Later sales change it, and the answers may have this one.
+	l.db.spec.Keys.Note(u.Keys.Fresh())
+	return inv, save(ctx, tx, u)
+}
+
+// state is what a transaction on the campaign begins with.
+func (k *knownInventory) state(c *lottery.Campaign, random func(int) int) *lottery.State {
+	return &lottery.State{Campaign: c, Inventory: k.Inventory, Random: random, Since: k.at}
+}
+
+// sold notes what a transaction leaves.
+func (k *knownInventory) sold(s *lottery.State) {
+	if n := len(s.Purchases); n > 0 {
+		k.last, k.at = s.Purchases[n-1].ID, s.Purchases[n-1].At
+	}
+}
+
+func copyOf(c *lottery.Campaign) *lottery.Campaign {
+	same := *c
+	same.Layers = slices.Clone(c.Layers)
+	return &same
 }
 
 // guess returns the accounts that a batch needs if it only sells, nil where it may do more or nothing is known.
@@ -198,7 +262,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 	var b pgx.Batch
 	if !st.Refunded && !st.Sealed && st.Drawn == nil { // It sells, or publishes: nothing is read between its writes and COMMIT.
 		saveBook(&b, st.Book.Changes(), guardedWrites)
-		savePurchases(&b, st.Purchases, guardedWrites)
+		savePurchases(&b, st, guardedWrites)
 		if st.Changed {
 			saveCampaign(&b, st.Campaign, guardedWrites)
 		}
@@ -207,7 +271,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 		return finish(ctx, tx, &b, crashpoint.LotteryBeforeCommit, errLostRow)
 	}
 	saveBook(&b, st.Book.Changes(), countedWrites)
-	savePurchases(&b, st.Purchases, countedWrites)
+	savePurchases(&b, st, countedWrites)
 	if st.Refunded {
 		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
@@ -253,7 +317,7 @@ const (
 	// A plan that is made while the table is small stays for as long as nobody analyzes it. The order keeps it from going through all sales of
 	// the campaign in the order of their positions; of an equality the planner would drop the order.
 	selectLastSale = `SELECT id FROM purchases WHERE campaign = $1 AND seq >= $2 AND seq <= $2 ORDER BY seq LIMIT 1`
-	selectNewSales = `SELECT id, layer, ordinal, account FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
+	selectNewSales = `SELECT id, layer, ordinal, account, at FROM purchases WHERE campaign = $1 AND seq > $2 ORDER BY seq`
 	selectResult   = `SELECT campaign, root, winners, completed_at, beacon, beacon_previous, beacon_round FROM draws WHERE campaign = $1`
 	selectPrizes   = `SELECT name, coalesce(layer, 0), quantity FROM campaign_prizes WHERE campaign = $1 ORDER BY ordinal`
 )
@@ -308,6 +372,7 @@ type sale struct {
 	ID             uuid.UUID
 	Layer, Ordinal int
 	Account        string
+	At             time.Time
 }
 
 // queueCampaign queues the reads of a campaign's row, by a statement, and of its parts. The function that it returns makes the campaign of what was read.
@@ -344,7 +409,7 @@ func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *k
 	}
 	sell := func(s *sale) {
 		known.Sell(s.Layer, s.Ordinal, s.Account)
-		known.last = s.ID
+		known.last, known.at = s.ID, s.At
 	}
 	if len(news) == c.SoldPositions-known.Sold() {
 		for i := range news {
@@ -357,7 +422,7 @@ func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *k
 		return nil, err
 	}
 	var s sale
-	if _, err := pgx.ForEachRow(rows, []any{&s.ID, &s.Layer, &s.Ordinal, &s.Account}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&s.ID, &s.Layer, &s.Ordinal, &s.Account, &s.At}, func() error {
 		sell(&s)
 		return nil
 	}); err != nil {
@@ -376,41 +441,6 @@ func loadResult(ctx context.Context, tx pgx.Tx, id uuid.UUID) (seed fairdraw.See
 	}
 	draws, err := pgkit.Rows(ctx, tx, scanResult, selectResult, id)
 	return seed, firstOf(draws), err
-}
-
-func (l *Lottery) takeInventory(id uuid.UUID) *knownInventory {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dropInventory(id)
-}
-
-// dropInventory forgets an inventory, where there is one. The caller holds the mutex.
-func (l *Lottery) dropInventory(id uuid.UUID) *knownInventory {
-	inv := l.inventories[id]
-	if inv != nil {
-		l.positions -= emptyPositions + inv.Positions()
-		delete(l.inventories, id)
-	}
-	return inv
-}
-
-func (l *Lottery) keepInventory(id uuid.UUID, inv *knownInventory) {
-	if inv.Free(0) == 0 {
-		return // Nothing more can be sold.
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dropInventory(id)
-	l.inventories[id] = inv
-	l.positions += emptyPositions + inv.Positions()
-	for other := range l.inventories {
-		if l.positions <= maxPositions {
-			break
-		}
-		if other != id {
-			l.dropInventory(other) // Any one: it is read again when it is needed.
-		}
-	}
 }
 
 // newRandom returns a source of uniform integers that nobody can foretell: ChaCha8 with a seed from the system.

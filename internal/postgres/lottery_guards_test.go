@@ -87,10 +87,10 @@ func TestAStaleCampaignIsNotWritten(t *testing.T) {
 	v, _ := newVenue(t, lottery.Options{})
 	id := v.create(t, 2)
 	runs := 0
-	err := v.store.Commit(t.Context(), id, nil,
-		func(c *lottery.Campaign, inv *lottery.Inventory) lottery.Need {
+	err := v.store.Commit(t.Context(), id,
+		lottery.Want{Plan: func(c *lottery.Campaign, inv *lottery.Inventory) lottery.Need {
 			return lottery.Plan(c, inv, []lottery.Op{lottery.Buy{Account: "ann"}})
-		},
+		}},
 		func(u *lottery.Unit) {
 			runs++
 			testwait.Check(t, testwait.Err(lottery.Decide(u.State, lottery.Buy{Account: "ann"})))

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,10 +35,11 @@ const (
 			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active') OR (status || '' = 'drawing' AND witnesses > 0)) RETURNING 1`
 	guardedUpdateCampaign = `WITH written AS (` + updateCampaign + `)
 		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
-	sellLayers = `UPDATE campaign_layers AS l SET sold = l.sold + n.sold
-		FROM unnest($2::integer[], $3::integer[]) AS n (layer, sold) WHERE l.campaign = $1 AND l.layer = n.layer RETURNING 1`
+	sellLayers = `UPDATE campaign_layers AS l SET sold = n.sold
+		FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[]) AS n (campaign, layer, old_sold, sold)
+		WHERE l.campaign = ANY (ARRAY[n.campaign]) AND l.layer = n.layer AND l.sold = n.old_sold RETURNING 1`
 	guardedSellLayers = `WITH written AS (` + sellLayers + `)
-		SELECT 1 / (count(*) = $4::bigint)::integer FROM written`
+		SELECT 1 / (count(*) = $5::bigint)::integer FROM written`
 	insertDraw = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, $2, $3, $4)`
 
 	// Without a time it is the database's.
@@ -56,29 +59,31 @@ func saveNewCampaign(b *pgx.Batch, n lottery.NewCampaign) {
 	expectRows(b.Queue(insertSeed, c.ID, n.Seed[:]), 1, errLostRow)
 }
 
-func savePurchases(b *pgx.Batch, purchases []lottery.Purchase, how writes) {
-	n := len(purchases)
+// savePurchases queues the sales of a transaction, and the counters of the layers that they are of.
+func savePurchases(b *pgx.Batch, st *lottery.State, how writes) {
+	n := len(st.Purchases)
 	if n == 0 {
 		return
 	}
 	campaigns, seqs, ids, accounts := make([][16]byte, n), make([]int, n), make([][16]byte, n), make([]string, n)
 	layers, numbers, ordinals := make([]int, n), make([]int, n), make([]int, n)
 	prices, transfers, at := make([]int64, n), make([][16]byte, n), make([]time.Time, n)
-	for i, p := range purchases {
+	sold := map[int]int{}
+	for i, p := range st.Purchases {
 		campaigns[i], seqs[i], ids[i], accounts[i] = p.Campaign, p.Seq, p.ID, p.Account
 		layers[i], numbers[i], ordinals[i] = p.Position.Layer, p.Position.Number, p.Position.Ordinal
 		prices[i], transfers[i], at[i] = p.Price, p.Transfer, p.At
-	}
-	expectRows(b.Queue(insertPurchases, campaigns, seqs, ids, accounts, layers, numbers, ordinals, prices, transfers, at), n, errLostRow)
-	sold := map[int]int{}
-	for _, p := range purchases {
 		sold[p.Position.Layer]++
 	}
-	touched, by := make([]int, 0, len(sold)), make([]int, 0, len(sold))
-	for layer, count := range sold {
-		touched, by = append(touched, layer), append(by, count)
+	expectRows(b.Queue(insertPurchases, campaigns, seqs, ids, accounts, layers, numbers, ordinals, prices, transfers, at), n, errLostRow)
+	n = len(sold)
+	campaigns, layers = make([][16]byte, n), slices.Sorted(maps.Keys(sold))
+	before, after := make([]int, n), make([]int, n)
+	for i, layer := range layers {
+		campaigns[i], after[i] = st.Campaign.ID, st.Campaign.Layers[layer-1].Sold
+		before[i] = after[i] - sold[layer]
 	}
-	how.queue(b, sellLayers, guardedSellLayers, len(sold), errLostRow, purchases[0].Campaign, touched, by)
+	how.queue(b, sellLayers, guardedSellLayers, n, errLostRow, campaigns, layers, before, after)
 }
 
 // saveCampaign writes the campaign's row from the version that was read under the lock.

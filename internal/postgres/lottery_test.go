@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -74,10 +75,11 @@ func (v venue) must(t *testing.T, id uuid.UUID, op lottery.Op) any {
 
 // remembered is what the process's cache says of a campaign, and whether it says anything.
 func (v venue) remembered(id uuid.UUID) (sold int, ok bool) {
-	v.store.mu.Lock()
-	defer v.store.mu.Unlock()
-	inv, ok := v.store.inventories[id]
-	if !ok {
+	entry := v.store.memory.Enter(id)
+	defer v.store.memory.Leave(id, entry)
+	inv := v.store.memory.Lock(context.Background(), entry, patience) // Of the process, not of the test.
+	defer v.store.memory.Unlock(entry, inv)
+	if inv == nil {
 		return 0, false
 	}
 	return inv.Sold(), true
@@ -222,15 +224,16 @@ func strand(t *testing.T, v venue, id uuid.UUID, age string) {
 	for range c.TotalPositions - 1 {
 		v.must(t, id, lottery.Buy{Account: "ann"})
 	}
-	err = v.store.Commit(t.Context(), id, nil, func(c *lottery.Campaign, _ *lottery.Inventory) lottery.Need {
+	err = v.store.Commit(t.Context(), id, lottery.Want{Plan: func(c *lottery.Campaign, _ *lottery.Inventory) lottery.Need {
 		return lottery.Need{Accounts: []string{"ben", c.Escrow}}
-	}, func(u *lottery.Unit) {
+	}}, func(u *lottery.Unit) {
 		s := u.State
 		p := s.Campaign.Position(s.Inventory.Pick(0, s.Random))
 		tr, err := s.Book.Move(ledger.KindPurchase, "ben", s.Campaign.Escrow, 10, "")
 		testwait.Check(t, err)
 		s.Inventory.Sell(p.Layer, p.Ordinal, "ben")
 		s.Campaign.SoldPositions++
+		s.Campaign.Layers[p.Layer-1].Sold++
 		s.Campaign.Version++
 		s.Changed = true
 		s.Purchases = []lottery.Purchase{{

@@ -269,7 +269,7 @@ func TestNobodyWaitsWhileAPipelineConnects(t *testing.T) {
 	db := open(t, Options{URL: database(t)})
 	connecting, connected := make(chan struct{}), make(chan struct{})
 	p := &speculation.Pipeline{
-		Config: db.pool.Config().ConnConfig, Presence: db.presence, Statements: speculativeStatements(db.raising()),
+		Config: db.pool.Config().ConnConfig, Presence: db.presence, Statements: db.speculativeStatements(),
 		Met: func(context.Context, *pgx.Conn) error {
 			close(connecting)
 			<-connected

@@ -159,7 +159,7 @@ func NewLottery(r prometheus.Registerer, failures []string) *Lottery {
 		retries:   m.counter("draw_retries_total", "Reruns of transactions that draw."),
 		conflicts: m.counter("state_machine_conflicts_total", "Refused transitions of a campaign's status."),
 		duration:  m.histogram("draw_duration_seconds", "Time of a batch that draws, from its lane to its commit.", seconds()),
-		lockWait:  m.histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row.", seconds()),
+		lockWait:  m.histogram("advisory_lock_wait_seconds", "Wait for a campaign's advisory lock and row, of transactions that were decided under them.", seconds()),
 		stuck:     m.gauge("draws_stuck", "Campaigns drawing for longer than they may, at the last sweep."),
 		oversold:  m.gauge("oversold_campaigns", "Campaigns in sale with more sold than they have, at the last sweep. Anything but 0 is a bug."),
 		twice:     m.gauge("duplicate_draws", "Campaigns with more than one result, or with one before their draw, at the last sweep. Anything but 0 is a bug."),

@@ -1,5 +1,5 @@
 // Package speculation commits transactions that were decided on what this process remembers, without a read and without a
-// lock. It has the parts that the speculative lanes of the ledger and of auctions share: what is remembered, the pipelines on
+// lock. It has the parts that the speculative lanes of the ledger, of auctions and of campaigns share: what is remembered, the pipelines on
 // which transactions are sent, and the way back to a transaction with locks. The SQL is the stores', in package postgres.
 //
 // # The rule
@@ -18,7 +18,7 @@
 //     one brings. If the first fails, the guards of the second refuse. Those that have nothing in common are gathered into one
 //     (docs/adr/0054), and each is sent again by itself where that fails.
 //   - [Accounts] remembers accounts, and which transactions of this process work on them now.
-//   - [Memory] remembers auctions.
+//   - [Memory] remembers auctions, and campaigns.
 //   - [Keys] remembers idempotency keys that were stored lately. It is a hint that chooses the lane, and nothing more.
 //   - [Clock] knows the database's time as an interval.
 //   - [Params] encodes parameters without allocating, those of several transactions as if they were one's.
@@ -43,7 +43,7 @@
 // Invariants: a known version is never replaced by an older one. The speculative transactions of one pipeline work on an
 // account at a time, or transactions with locks do. That only avoids failures; the guards protect.
 //
-// # States of an auction
+// # States of an auction or a campaign
 //
 // One transaction at a time works on what is remembered: [Memory.Lock] and [Memory.Take] hand it out, and
 // [Memory.Unlock], [Memory.Sent] or [Memory.PutBack] bring it back.
@@ -52,6 +52,9 @@
 //	   ▲                                          ▲                        │          │
 //	   │                                          └─ the last committed ───┘          │
 //	   └────────── poisoned: one of n failed, and what rests on it is dropped ◄───────┘
+//
+// What rests on a failure is brought back to what was committed instead, where the store can undo each step ([Sent]), and PostgreSQL is known to
+// have undone all of them.
 //
 // Invariants: a transaction that failed, or whose outcome is unknown, poisons everything that rests on it, before the batch is
 // decided again. A revision names one state of one history, so it is never reused.

@@ -22,8 +22,8 @@ type Keys struct {
 // NewKeys returns what remembers nothing yet.
 func NewKeys() *Keys { return &Keys{new: map[uint64]struct{}{}} }
 
-// any reports whether one of the keys may have been stored lately.
-func (r *Keys) any(ids []idempotency.ID) bool {
+// Any reports whether one of the keys may have been stored lately.
+func (r *Keys) Any(ids []idempotency.ID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range ids {

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
@@ -181,12 +183,12 @@ func TestKeys(t *testing.T) {
 		more[i].ID = key()
 	}
 	r.Note(more)
-	if !r.any([]idempotency.ID{key(), first}) || !r.any([]idempotency.ID{more[len(more)-1].ID}) || r.any([]idempotency.ID{key()}) {
+	if !r.Any([]idempotency.ID{key(), first}) || !r.Any([]idempotency.ID{more[len(more)-1].ID}) || r.Any([]idempotency.ID{key()}) {
 		t.Error("it does not remember what it is to")
 	}
 	r.Note(more)
 	r.Note(more[:1])
-	if r.any([]idempotency.ID{first}) || !r.any([]idempotency.ID{more[1].ID}) {
+	if r.Any([]idempotency.ID{first}) || !r.Any([]idempotency.ID{more[1].ID}) {
 		t.Error("it remembers for ever, or not long enough")
 	}
 }
@@ -194,9 +196,9 @@ func TestKeys(t *testing.T) {
 // TestMemory walks through what may become of what is remembered.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	m := NewMemory()
+	m := NewMemory[*Known](MaxStanding)
 	id := uuid.New()
-	t0 := m.Enter(id)
+	t0, tx, refused := m.Enter(id), &Sent{}, &pgconn.PgError{Code: pgkit.DivisionByZero}
 	state := func() *Known { return &Known{State: auction.NewState(&auction.Auction{}, nil)} }
 	put := func(k *Known) { m.Lock(t.Context(), t0, 0); m.Unlock(t0, k) }
 	look := func() *Known { k := m.Lock(t.Context(), t0, 0); m.Unlock(t0, k); return k }
@@ -208,11 +210,11 @@ func TestMemory(t *testing.T) {
 	if again, err := m.Take(t0); again != nil || Reason(err) != absent {
 		t.Fatal("it can be had twice")
 	}
-	m.Sent(t0, k)
+	m.Sent(t0, k, tx)
 	if got := look(); got != k || got.Settled {
 		t.Error("what rests on a transaction under way counts as settled")
 	}
-	m.Ended(t0, k, true, false)
+	m.Ended(t0, k, tx, nil)
 	if got := look(); got != k || !got.Settled {
 		t.Error("what rests on committed transactions does not count as settled")
 	}
@@ -230,15 +232,15 @@ func TestMemory(t *testing.T) {
 			t.Fatal("it is gone")
 		}
 		if t0.underWay == 1 {
-			m.Sent(t0, k)
+			m.Sent(t0, k, tx)
 		}
 	}
-	m.Ended(t0, k, false, true)
-	m.Sent(t0, k)
+	m.Ended(t0, k, tx, refused)
+	m.Sent(t0, k, tx)
 	if look() != nil {
 		t.Error("what rests on a failure is still there")
 	}
-	m.Ended(t0, k, false, true)
+	m.Ended(t0, k, tx, refused)
 	if t0.backoff != BackoffTransactions {
 		t.Errorf("backs off for %d", t0.backoff)
 	}
@@ -248,8 +250,8 @@ func TestMemory(t *testing.T) {
 		if got, err := m.Take(t0); got != k || err != nil {
 			t.Fatal(err)
 		}
-		m.Sent(t0, k)
-		m.Ended(t0, k, false, true)
+		m.Sent(t0, k, tx)
+		m.Ended(t0, k, tx, refused)
 	}
 	// Failures without rest make it back off longer, up to a bound; a while without brings that back.
 	for _, want := range []int{2 * BackoffTransactions, 4 * BackoffTransactions, maxBackoff, maxBackoff} {
@@ -278,12 +280,12 @@ func TestMemory(t *testing.T) {
 			m.Leave(other, o)
 		}
 	}
-	small(maxWeight / emptyWeight)
-	if n := len(m.entries); n < maxWeight/emptyWeight-1 || m.weight > maxWeight || m.entries[id] != t0 {
+	small(MaxStanding / emptyWeight)
+	if n := len(m.entries); n < MaxStanding/emptyWeight-1 || m.weight > MaxStanding || m.entries[id] != t0 {
 		t.Errorf("%d entries of weight %d", n, m.weight)
 	}
 	var bids []auction.Bid
-	for i := range maxWeight / 4 {
+	for i := range MaxStanding / 4 {
 		bids = append(bids, auction.Bid{Account: strconv.Itoa(i), Amount: int64(i + 1), Seq: int64(i + 1)})
 	}
 	large := uuid.New()
@@ -291,20 +293,71 @@ func TestMemory(t *testing.T) {
 	m.Lock(t.Context(), l, 0)
 	m.Unlock(l, &Known{State: auction.NewState(&auction.Auction{}, bids)})
 	small(1)
-	if n := len(m.entries); n > maxWeight/emptyWeight*3/4+1 || m.weight > maxWeight || m.entries[id] != t0 || m.entries[large] != l {
+	if n := len(m.entries); n > MaxStanding/emptyWeight*3/4+1 || m.weight > MaxStanding || m.entries[id] != t0 || m.entries[large] != l {
 		t.Errorf("%d entries of weight %d beside a large one", n, m.weight)
 	}
 	m.Leave(large, l)
 	m.Leave(id, t0)
 }
 
+// TestMemoryGoesBack: what was changed in vain is taken back in the opposite order, once nothing that rests on it is under way, where
+// PostgreSQL is known to have undone it and no run with locks has got it meanwhile.
+func TestMemoryGoesBack(t *testing.T) {
+	t.Parallel()
+	refused := &pgconn.PgError{Code: pgkit.DivisionByZero}
+	for name, c := range map[string]struct {
+		ends   [3]error
+		locked bool // a run with locks takes it while it is under way
+		want   []int
+		gone   bool
+	}{
+		"all committed":        {},
+		"the last failed":      {ends: [3]error{nil, nil, refused}, want: []int{2}},
+		"all but one failed":   {ends: [3]error{nil, refused, refused}, want: []int{2, 1}},
+		"all failed":           {ends: [3]error{refused, refused, refused}, want: []int{2, 1, 0}},
+		"one is unknown":       {ends: [3]error{nil, ErrLinkLost, refused}, gone: true},
+		"it is taken by locks": {ends: [3]error{nil, refused, refused}, locked: true, gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := NewMemory[*Known](MaxStanding)
+			e := m.Enter(uuid.New())
+			k := &Known{State: auction.NewState(&auction.Auction{}, nil)}
+			m.Lock(t.Context(), e, 0)
+			m.Unlock(e, k)
+			var undone []int
+			var sent []*Sent
+			for i := range 3 {
+				if got, err := m.Take(e); got != k || err != nil {
+					t.Fatal(err)
+				}
+				sent = append(sent, &Sent{Undo: func() { undone = append(undone, i) }})
+				m.Sent(e, k, sent[i])
+			}
+			if c.locked {
+				if got := m.Lock(t.Context(), e, 0); got != k || got.Settled {
+					t.Fatalf("the run with locks has %+v", got)
+				}
+				m.Unlock(e, nil)
+			}
+			for _, i := range []int{1, 0, 2} { // Their callers hear of it in any order.
+				m.Ended(e, k, sent[i], c.ends[i])
+			}
+			got := m.Lock(t.Context(), e, 0)
+			if !slices.Equal(undone, c.want) || (got == nil) != c.gone || got != nil && !got.Settled {
+				t.Errorf("taken back: %v, want %v; then there is %+v", undone, c.want, got)
+			}
+		})
+	}
+}
+
 // TestLockedRunsWaitForTheOneBeingMade: a run that locks the auction waits for a transaction that is being made, not only for those
 // that were sent, and nothing is handed out meanwhile: it would overtake that, whose guards would then refuse.
 func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
 	t.Parallel()
-	m := NewMemory()
+	m := NewMemory[*Known](MaxStanding)
 	e := m.Enter(uuid.New())
-	k := &Known{State: auction.NewState(&auction.Auction{}, nil)}
+	k, tx := &Known{State: auction.NewState(&auction.Auction{}, nil)}, &Sent{}
 	m.Lock(t.Context(), e, 0)
 	m.Unlock(e, k)
 	if got, err := m.Take(e); got != k || err != nil {
@@ -317,11 +370,11 @@ func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
 		waits = e.settled != nil
 		m.mu.Unlock()
 	}
-	m.Sent(e, k)
+	m.Sent(e, k, tx)
 	if _, err := m.Take(e); Reason(err) != absent {
 		t.Errorf("handed out to a transaction that would be overtaken: %v", err)
 	}
-	m.Ended(e, k, true, false)
+	m.Ended(e, k, tx, nil)
 	if got := <-locked; got != k || !got.Settled {
 		t.Errorf("the run with locks has %+v", got)
 	}

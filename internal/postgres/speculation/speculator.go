@@ -146,13 +146,13 @@ func (s *Speculator) Run(name string, speculative, locked func() error) (bool, e
 const (
 	Backoff   = "backoff"   // another server wrote lately
 	Blocked   = "blocked"   // a row is locked by somebody else
-	Closing   = "closing"   // the round is about to end
+	Closing   = "closing"   // the round is about to end, or the sale
 	Command   = "command"   // the batch has a command that is decided under locks
 	Extension = "extension" // a bid moves the round's end
 	Refusal   = "refusal"   // a command is refused
 	Stale     = "stale"     // the database has something else than what is remembered
 
-	absent    = "absent"    // nothing is remembered of the auction
+	absent    = "absent"    // nothing is remembered of the auction or campaign
 	behind    = "behind"    // a transaction that it rested on failed
 	busy      = "busy"      // other transactions of this process work on the accounts
 	noClock   = "clock"     // the database's time is not known
@@ -247,7 +247,7 @@ func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place, target stri
 	switch {
 	case s.o.Presence.Hopeless():
 		return NotSent("connection", pgkit.ErrAway)
-	case s.Keys.any(keys):
+	case s.Keys.Any(keys):
 		return NotSent(repeat, nil)
 	case s.o.Blocked(accounts):
 		return NotSent(Blocked, nil)

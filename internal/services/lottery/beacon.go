@@ -114,7 +114,7 @@ func (e *BeaconPendingError) Error() string {
 
 // seal fixes what was sold and names the round that decides. It happens once: a second round would be a second draw.
 func (s *State) seal() error {
-	c, now := s.Campaign, s.Book.Now()
+	c, now := s.Campaign, s.now()
 	if c.Beacon == nil || c.Beacon.Seal != nil || c.SoldPositions != c.TotalPositions {
 		panic("lottery: a seal where there can be none")
 	}

@@ -57,7 +57,7 @@ func DecideCreate(cr *Creation, op Create) (*Campaign, error) {
 	id := cr.Book.NewID()
 	c := &Campaign{
 		ID: id, Name: op.Name, Status: StatusPending, DrawMode: DrawInstant, BaseLength: op.BaseLength,
-		Currency: op.Currency, Price: op.Price, Beneficiary: op.Beneficiary, Escrow: escrowOf(id),
+		Currency: op.Currency, Price: op.Price, Beneficiary: op.Beneficiary, Escrow: EscrowOf(id),
 		PurchaseLimit: op.PurchaseLimit, Version: 1, CreatedAt: cr.Book.Now(), Prizes: op.Prizes,
 	}
 	c.Commitment = commitmentOf(op.Seed)
@@ -118,5 +118,5 @@ func (c *Campaign) checkPrizes() error {
 	return nil
 }
 
-// escrowOf names a campaign's escrow account. The slash keeps it apart from every name that a client may choose.
-func escrowOf(campaign uuid.UUID) string { return "escrow/" + campaign.String() }
+// EscrowOf names a campaign's escrow account. The slash keeps it apart from every name that a client may choose.
+func EscrowOf(campaign uuid.UUID) string { return "escrow/" + campaign.String() }

@@ -58,6 +58,7 @@ type State struct {
 	Seed      fairdraw.Seed // zero unless [Need] asked for it
 	Draw      *Draw         // the result, where there is one and [Need] asked for it
 	Random    func(n int) int
+	Since     time.Time     // when the latest sale was made: no later one is earlier
 	Lead      time.Duration // least time from the seal to the round that is named; a period at least
 
 	// What the transaction has to write.
@@ -68,6 +69,15 @@ type State struct {
 	Refunded  bool  // the campaign was cancelled by this transaction
 }
 
+// now is the present time, but never before the latest sale: one that was decided without the campaign's lock bears the latest time that it
+// could have been.
+func (s *State) now() time.Time {
+	if now := s.Book.Now(); now.After(s.Since) {
+		return now
+	}
+	return s.Since
+}
+
 // Need is what a batch needs beside the campaign, its inventory and the records of its keys.
 type Need struct {
 	Accounts []string
@@ -75,6 +85,19 @@ type Need struct {
 	// Reread says that the inventory must be read from the sales themselves, not brought up to date: what ends a campaign
 	// rests on nothing that a process remembers.
 	Reread bool
+}
+
+// buyers returns the accounts of operations that only buy, and nil where there are others.
+func buyers(ops []Op) []string {
+	accounts := make([]string, len(ops))
+	for i, op := range ops {
+		buy, ok := op.(Buy)
+		if !ok {
+			return nil
+		}
+		accounts[i] = buy.Account
+	}
+	return accounts
 }
 
 // Plan returns what ops may need of a campaign in the given state; it may return too much.
@@ -126,7 +149,7 @@ func Decide(s *State, op Op) (any, error) {
 }
 
 func decideBuy(s *State, op Buy) (any, error) {
-	c, now := s.Campaign, s.Book.Now()
+	c, now := s.Campaign, s.now()
 	if op.User && c.Draft() {
 		return nil, &CampaignNotFoundError{ID: c.ID}
 	}
@@ -222,7 +245,7 @@ func decideCancel(s *State) (any, error) {
 			panic(fmt.Sprintf("lottery: a refund failed: %v", err))
 		}
 	}
-	now := s.Book.Now()
+	now := s.now()
 	c.Status, c.CancelledAt, s.Refunded = StatusCancelled, &now, true
 	s.change()
 	return c, nil
@@ -274,7 +297,7 @@ func (s *State) result() *Draw {
 // complete draws, unless the result is there already, pays the beneficiary and ends the campaign. In beacon mode it needs
 // the round.
 func (s *State) complete(round *fairdraw.Round) error {
-	c, now := s.Campaign, s.Book.Now()
+	c, now := s.Campaign, s.now()
 	if c.Status != StatusDrawing || c.SoldPositions != c.TotalPositions {
 		panic("lottery: a draw before everything is sold")
 	}

@@ -17,16 +17,16 @@
 //
 //  1. One lane per campaign in each process decides its commands in turn.
 //  2. A transaction-level advisory lock and the lock on the campaign's row make processes take turns.
-//  3. The row is updated only from the version that was read under the lock. It becomes drawing only from active, with
-//     everything sold.
+//  3. The row is updated only from the version that was read under the lock, or that the process remembers, with the latest sale that it
+//     remembers. It becomes drawing only from active, with everything sold, and never by what is remembered alone.
 //  4. Unique rows: one purchase per position, one sale per number, one result per campaign.
 //  5. CHECK (sold <= total) on the campaign and on each layer.
 //
 // # Positions
 //
 // Positions are numbered by layer and, within a layer, from 1. The ordinal is a position's place in that order, from 0. Only
-// sold positions have rows. A process keeps what is free in an [Inventory], and brings it up to date under the campaign's lock
-// from the sales that it has not seen.
+// sold positions have rows. A process keeps what is free in an [Inventory]. It sells from that, and the transaction is undone where the
+// campaign has other sales. Then the process brings the inventory up to date, under the campaign's lock, from the sales that it has not seen.
 //
 // # Invariants
 //

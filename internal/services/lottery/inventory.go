@@ -112,3 +112,15 @@ func (inv *Inventory) Sell(layer, ordinal int, account string) {
 	s.put(last, hole)
 	s.put(sold, end)
 }
+
+// Unsell takes the latest sale back.
+func (inv *Inventory) Unsell(layer, ordinal int) {
+	s := &inv.layers[layer-1]
+	if n := inv.owners[ordinal]; n == 0 || s.first+int(s.at(int32(s.free))) != ordinal { //nolint:gosec // Positions fit.
+		panic("lottery: a sale is taken back that is not the latest")
+	}
+	inv.buyers[inv.owners[ordinal]-1].positions--
+	inv.owners[ordinal] = 0
+	inv.free++
+	s.free++ // It is in the first place behind the free ones.
+}

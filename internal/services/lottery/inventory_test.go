@@ -76,6 +76,10 @@ func TestInventoryAgreesWithANaiveOne(t *testing.T) {
 			account := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "account")
 			bought := inv.Bought(account)
 			inv.Sell(n.layerOf(ordinal), ordinal, account)
+			if rapid.IntRange(0, 3).Draw(t, "taken back") == 0 {
+				takeBack(t, n, inv, ordinal, bought, account)
+				continue
+			}
 			n.owner[ordinal] = account
 			if inv.Bought(account) != bought+1 || inv.Sold() != len(n.owner) {
 				t.Fatalf("%s has %d, %d sold of %d", account, inv.Bought(account), inv.Sold(), len(n.owner))
@@ -90,6 +94,22 @@ func TestInventoryAgreesWithANaiveOne(t *testing.T) {
 			t.Fatalf("%d sold, %d owners of %d", inv.Sold(), len(inv.Owners()), total)
 		}
 	})
+}
+
+// takeBack has others sold behind the latest sale, and all of them taken back.
+func takeBack(t *rapid.T, n *naive, inv *lottery.Inventory, ordinal, bought int, account string) {
+	sales := []int{ordinal}
+	for range min(inv.Free(0), rapid.IntRange(0, 4).Draw(t, "behind")) {
+		behind := inv.Pick(0, func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "position behind") })
+		inv.Sell(n.layerOf(behind), behind, account)
+		sales = append(sales, behind)
+	}
+	for _, ordinal := range slices.Backward(sales) {
+		inv.Unsell(n.layerOf(ordinal), ordinal)
+	}
+	if inv.Bought(account) != bought || inv.Sold() != len(n.owner) || !slices.Contains(n.free(0), ordinal) {
+		t.Fatalf("%s has %d, %d sold, after all was taken back of %d", account, inv.Bought(account), inv.Sold(), len(n.owner))
+	}
 }
 
 // pickAny asks for every free position once, by every value that the source may give, and returns one of them. Each value gives

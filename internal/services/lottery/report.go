@@ -221,8 +221,8 @@ func lastEvent(st *State) int64 {
 	switch {
 	case st.Drawn != nil:
 		return int64(st.Campaign.SoldPositions) + 1
-	case len(st.Purchases) > 0:
-		return int64(st.Campaign.SoldPositions)
+	case len(st.Purchases) > 0: // The campaign may be another transaction's by now.
+		return int64(st.Purchases[len(st.Purchases)-1].Seq)
 	}
 	return 0
 }

@@ -50,8 +50,8 @@ type Options struct {
 	Observer   Observer
 	Logger     *slog.Logger
 	// Committed receives, after each transaction that sold or drew, the number of the campaign's last event: sales are
-	// numbered from 1, and the draw comes after the last of them. It delays the campaign's next transaction, so it must not
-	// block.
+	// numbered from 1, and the draw comes after the last of them. Of two transactions that commit one behind the other, the later may
+	// be told of first. It delays the campaign's next transaction, so it must not block.
 	Committed func(campaign uuid.UUID, last int64)
 }
 
@@ -64,12 +64,25 @@ type Service struct {
 	o     Options
 }
 
+// While one batch is being committed, another may begin, so that the database does not wait for this process. The store then
+// decides on the state that the earlier batch will leave.
+const (
+	overlap    = 1
+	minOverlap = 8
+)
+
+// lanesBusy is how many campaigns may be committed to at a time. Most of their transactions are pipelined and take no connection of the
+// pool; the store bounds the others.
+const lanesBusy = 64
+
 // NewService returns a service that commits through store.
 func NewService(store Store, o Options) *Service {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.StuckAfter = cmp.Or(o.StuckAfter, DefaultStuckAfter)
 	s := &Service{Reader: store, store: store, o: o}
 	lanes := o.Lanes
+	lanes.MaxLanesBusy = cmp.Or(lanes.MaxLanesBusy, lanesBusy)
+	lanes.Overlap, lanes.MinOverlap = overlap, minOverlap
 	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }
 	s.group = groupcommit.New(s.flush, lanes)
 	return s
@@ -156,15 +169,18 @@ func (s *Service) flush(ctx context.Context, campaign uuid.UUID, batch []command
 	for i := range batch {
 		ops[i] = batch[i].Op
 	}
-	plan := func(c *Campaign, inv *Inventory) Need { return Plan(c, inv, ops) }
-	err := s.store.Commit(ctx, campaign, command.Keys(batch), plan, func(u *Unit) {
+	want := Want{
+		Keys: command.Keys(batch), Buyers: buyers(ops),
+		Plan: func(c *Campaign, inv *Inventory) Need { return Plan(c, inv, ops) },
+	}
+	err := s.store.Commit(ctx, campaign, want, func(u *Unit) {
 		drewBefore := done.drawn != nil
 		done = work{state: u.State, waited: u.Waited}
 		if u.Blocked != nil {
 			answers = command.Decide(batch, u.Keys, func(command.Command[Op]) (any, error) { return nil, u.Blocked })
 			return
 		}
-		if s.o.Observer != nil {
+		if s.o.Observer != nil && u.Waited > 0 {
 			s.o.Observer.LockWait(u.Waited)
 		}
 		if s.o.Beacon != nil {

@@ -18,8 +18,17 @@ type Unit struct {
 	// Blocked is why the campaign can't be worked on now. Every command that its key does not answer is refused with it.
 	Blocked error
 	Keys    *idempotency.Batch
-	Waited  time.Duration // for the campaign's lock
+	Waited  time.Duration // for the campaign's lock; 0: it was not taken
 	Audit   []command.Audit
+}
+
+// Want is what a batch needs beside the campaign.
+type Want struct {
+	Keys []idempotency.ID
+	// Buyers are the accounts of a batch that only sells; nil for another one.
+	Buyers []string
+	// Plan returns what else the batch needs, of a campaign in the given state.
+	Plan func(*Campaign, *Inventory) Need
 }
 
 // Store is what the service needs of a database. Create and Commit run one transaction, call decide with what it locked and
@@ -29,9 +38,9 @@ type Store interface {
 	Reader
 	// Create makes campaigns; the accounts are the beneficiaries'.
 	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
-	// Commit works on one campaign. It asks plan what else is needed once the campaign is locked and its inventory is up to
-	// date. It returns [CampaignNotFoundError] when there is no such campaign.
-	Commit(ctx context.Context, campaign uuid.UUID, keys []idempotency.ID, plan func(*Campaign, *Inventory) Need, decide func(*Unit)) error
+	// Commit works on one campaign. It returns [CampaignNotFoundError] when there is no such campaign. It may be called while an
+	// earlier call for the same campaign has not returned.
+	Commit(ctx context.Context, campaign uuid.UUID, want Want, decide func(*Unit)) error
 	// ClaimRounds returns up to limit campaigns whose round is to be asked for now, the longest waiting first, and
 	// schedules another attempt for each of them: at once when its round falls due, and afterwards with a growing delay.
 	// One process at a time therefore asks for a campaign's round; correctness does not depend on that.
