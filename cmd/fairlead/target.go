@@ -28,6 +28,7 @@ import (
 // target is what an administrative verb works on: a server, or a database.
 type target struct {
 	url         string
+	takesURL    bool // the verb has the flag --url
 	databaseURL string
 	data        string
 	json        bool
@@ -50,6 +51,7 @@ func (t *target) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.url, "url", "", "a running server, such as "+defaultURL+"; needs a key in "+keyVariable)
 	_ = f.SetAnnotation("url", namesTarget, nil)
+	t.takesURL = true
 	t.bindDatabase(cmd)
 }
 
@@ -118,7 +120,10 @@ func (t *target) databaseAddress() (string, error) {
 	}
 	url, err := localpg.URLOf(t.data)
 	if err != nil {
-		return "", fmt.Errorf("%w; or give --database-url, or --url", err)
+		if t.takesURL {
+			return "", fmt.Errorf("%w; or give --database-url, or --url", err)
+		}
+		return "", fmt.Errorf("%w; or give --database-url", err)
 	}
 	return url, nil
 }
