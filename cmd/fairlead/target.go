@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -196,9 +197,9 @@ func conclude(cmd *cobra.Command, asJSON bool, verdict any, good bool, people fu
 	return err
 }
 
-// printJSON prints one document.
+// printJSON prints one document. A duration is a number of nanoseconds, and its name ends in _ns.
 func printJSON(cmd *cobra.Command, v any) error {
-	b, err := json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+	b, err := json.Marshal(v, json.Deterministic(true), jsonv1.FormatDurationAsNano(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return err
 	}
