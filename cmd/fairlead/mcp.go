@@ -26,7 +26,7 @@ const (
 	// mcpAttempts and mcpRetryFor bound how long a tool tries by itself: the agent can call again.
 	mcpAttempts = 4
 	mcpRetryFor = 10 * time.Second
-	// mcpGrace is how long calls under way may take after the command was ended.
+	// mcpGrace is how long calls under way may take after the command was ended, or its standard input.
 	mcpGrace = 10 * time.Second
 	// mcpHeaderTime is how long a client may take to send its headers, mcpReadTime all of its request, and mcpAnswerTime to get the
 	// answer, which is longer than any tool takes.
@@ -79,7 +79,7 @@ func newMCP() *cobra.Command {
 			if address != "" {
 				return serveMCP(cmd, server, address)
 			}
-			if err = server.Run(cmd.Context(), &sdk.StdioTransport{}); errors.Is(err, context.Canceled) {
+			if err = server.Run(cmd.Context(), mcp.Answering{Transport: &sdk.StdioTransport{}, Grace: mcpGrace}); errors.Is(err, context.Canceled) {
 				err = nil // It was ended, which is a success.
 			}
 			return err

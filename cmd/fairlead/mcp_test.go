@@ -66,6 +66,26 @@ func TestMCPLostAnswers(t *testing.T) {
 	b.refused("no_answer", "not_applied", "get_account", obj{"account": "payer"})
 }
 
+// TestMCPAnswersWhatWasAsked: a client that sends its requests and closes the standard input gets all answers.
+func TestMCPAnswersWhatWasAsked(t *testing.T) {
+	t.Parallel()
+	s := startScene(t)
+	s.account("payer", 100)
+	cmd := mcpCommand(t, s.key, "--url", s.url)
+	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"pipe","version":"1"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+{"jsonrpc":"2.0","id":"three","method":"tools/call","params":{"name":"get_account","arguments":{"account":"payer"}}}
+`)
+	out, err := cmd.Output()
+	testwait.Check(t, err)
+	for _, want := range []string{`"id":1,"result"`, `"id":2,"result"`, `"id":"three","result"`, `\"available\":100`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %s in the answers: %.300s", want, out)
+		}
+	}
+}
+
 // TestMCPRefusals: what is changed, expired, foreign or wrong is refused, and says why.
 func TestMCPRefusals(t *testing.T) { //nolint:tparallel // Its parts use one server, in order.
 	t.Parallel()

@@ -109,6 +109,10 @@ func nearestFlag(cmd *cobra.Command, err error) error {
 		}
 	}
 	name, misspelt := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if _, word, short := strings.Cut(err.Error(), "' in -"); !misspelt && short { // Such as -listen, which Go's own flags would take.
+		name, _, _ = strings.Cut(word, "=")
+		misspelt = len(name) > 1
+	}
 	if !misspelt {
 		return err
 	}

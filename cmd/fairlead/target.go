@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -28,6 +29,7 @@ import (
 // target is what an administrative verb works on: a server, or a database.
 type target struct {
 	url         string
+	takesURL    bool // the verb has the flag --url
 	databaseURL string
 	data        string
 	json        bool
@@ -50,6 +52,7 @@ func (t *target) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&t.url, "url", "", "a running server, such as "+defaultURL+"; needs a key in "+keyVariable)
 	_ = f.SetAnnotation("url", namesTarget, nil)
+	t.takesURL = true
 	t.bindDatabase(cmd)
 }
 
@@ -118,7 +121,10 @@ func (t *target) databaseAddress() (string, error) {
 	}
 	url, err := localpg.URLOf(t.data)
 	if err != nil {
-		return "", fmt.Errorf("%w; or give --database-url, or --url", err)
+		if t.takesURL {
+			return "", fmt.Errorf("%w; or give --database-url, or --url", err)
+		}
+		return "", fmt.Errorf("%w; or give --database-url", err)
 	}
 	return url, nil
 }
@@ -191,9 +197,9 @@ func conclude(cmd *cobra.Command, asJSON bool, verdict any, good bool, people fu
 	return err
 }
 
-// printJSON prints one document.
+// printJSON prints one document. A duration is a number of nanoseconds, and its name ends in _ns.
 func printJSON(cmd *cobra.Command, v any) error {
-	b, err := json.Marshal(v, json.Deterministic(true), jsontext.WithIndent("  "))
+	b, err := json.Marshal(v, json.Deterministic(true), jsonv1.FormatDurationAsNano(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return err
 	}

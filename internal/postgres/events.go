@@ -312,7 +312,7 @@ const findHorizon = `SELECT least(a.seq + 1,
 		(SELECT seq FROM auction_events WHERE auction = a.id AND seq >= a.first_seq AND at >= h.at ORDER BY seq LIMIT 1),
 		(SELECT seq FROM auction_bids WHERE auction = a.id AND seq >= a.first_seq AND at >= h.at ORDER BY seq LIMIT 1),
 		(SELECT next FROM log_topics WHERE kind = 2 AND id = a.id AND open),
-		(SELECT a.first_seq FROM log_state WHERE a.created_at >= began_at AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 2 AND id = a.id)))
+		(SELECT a.first_seq FROM log_state WHERE a.number > seen_auctions AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 2 AND id = a.id)))
 	FROM auctions AS a, (SELECT clock_timestamp() - $2::bigint * interval '1 microsecond' AS at) AS h WHERE a.id = $1`
 
 func (e *Events) prune(ctx context.Context, id uuid.UUID, retention time.Duration) (deleted int64, err error) {

@@ -307,11 +307,11 @@ const (
 	// What was made since the log began, and has no topic there. Numbers are given before commits, so what is younger than newTopics is looked
 	// at again each time; no transaction takes that long.
 	addedCampaigns = `SELECT c.id, 0::bigint, ` + campaignEnd + ` FROM log_state AS s JOIN campaigns AS c ON c.number > s.seen_campaigns
-		WHERE c.created_at >= s.began_at AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 1 AND id = c.id) ORDER BY c.number LIMIT $1`
+		WHERE NOT EXISTS (SELECT FROM log_topics WHERE kind = 1 AND id = c.id) ORDER BY c.number LIMIT $1`
 	addedAuctions = `SELECT a.id, 0::bigint, ` + auctionEnd + ` FROM log_state AS s JOIN auctions AS a ON a.number > s.seen_auctions
-		WHERE a.created_at >= s.began_at AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 2 AND id = a.id) ORDER BY a.number LIMIT $1`
+		WHERE NOT EXISTS (SELECT FROM log_topics WHERE kind = 2 AND id = a.id) ORDER BY a.number LIMIT $1`
 	addedMultidraws = `SELECT m.id, 0::bigint, ` + multidrawEnd + ` FROM log_state AS s JOIN multidraws AS m ON m.number > s.seen_multidraws
-		WHERE m.started_at >= s.began_at AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 3 AND id = m.id) ORDER BY m.number LIMIT $1`
+		WHERE NOT EXISTS (SELECT FROM log_topics WHERE kind = 3 AND id = m.id) ORDER BY m.number LIMIT $1`
 )
 
 // Look implements [logkeeper.Store].
@@ -349,15 +349,15 @@ func (l *Log) Look(ctx context.Context) (news []logkeeper.News, err error) {
 // committed yet.
 const settleSeen = `UPDATE log_state SET seen_campaigns = greatest(seen_campaigns, least(
 		(SELECT number FROM campaigns WHERE created_at < clock_timestamp() - interval '3 minutes' ORDER BY number DESC LIMIT 1),
-		(SELECT c.number - 1 FROM campaigns AS c WHERE c.number > seen_campaigns AND c.created_at >= began_at
+		(SELECT c.number - 1 FROM campaigns AS c WHERE c.number > seen_campaigns
 			AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 1 AND id = c.id) ORDER BY c.number LIMIT 1))),
 	seen_auctions = greatest(seen_auctions, least(
 		(SELECT number FROM auctions WHERE created_at < clock_timestamp() - interval '3 minutes' ORDER BY number DESC LIMIT 1),
-		(SELECT a.number - 1 FROM auctions AS a WHERE a.number > seen_auctions AND a.created_at >= began_at
+		(SELECT a.number - 1 FROM auctions AS a WHERE a.number > seen_auctions
 			AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 2 AND id = a.id) ORDER BY a.number LIMIT 1))),
 	seen_multidraws = greatest(seen_multidraws, least(
 		(SELECT number FROM multidraws WHERE started_at < clock_timestamp() - interval '3 minutes' ORDER BY number DESC LIMIT 1),
-		(SELECT m.number - 1 FROM multidraws AS m WHERE m.number > seen_multidraws AND m.started_at >= began_at
+		(SELECT m.number - 1 FROM multidraws AS m WHERE m.number > seen_multidraws
 			AND NOT EXISTS (SELECT FROM log_topics WHERE kind = 3 AND id = m.id) ORDER BY m.number LIMIT 1)))`
 
 // Settle implements [logkeeper.Store].

@@ -61,12 +61,18 @@ func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
 		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), step20+more, pgx.QueryExecModeSimpleProtocol)))
 		return url
 	}
-	old, fresh := load(""), pgtest.NewDatabase(t, nil)
+	old, fresh := load(`
+		INSERT INTO public.auctions (id, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window, snipe_extension, snipe_max,
+			cooldown, unique_amounts, total_bids, seq, version, revision, created_at)
+		VALUES (gen_random_uuid(), 'a lamp', 'pending', 'EUR', 'seller', 0, 1, 1, 0, 0, 0, 0, true, 0, 0, 1, gen_random_uuid(), now())`), pgtest.NewDatabase(t, nil)
 	if applied, err := Migrate(t.Context(), old); err != nil || len(applied) != steps(t)-1 {
 		t.Fatalf("applied %+v, %v", applied, err)
 	}
 	testwait.Must(t, testwait.Err(Migrate(t.Context(), fresh)))
 	checkApplied(t, old)
+	if got := ask[string](t, open(t, Options{URL: old}), `SELECT format('%s %s %s', seen_campaigns, seen_auctions, seen_multidraws) FROM log_state`); got != "0 1 0" {
+		t.Errorf("the log begins behind %s, not behind the one auction that was there", got)
+	}
 	got, want := describe(t, old), describe(t, fresh)
 	if len(want) < 500 || !slices.Equal(got, want) {
 		t.Errorf("the old database has %d things and a new one %d", len(got), len(want))

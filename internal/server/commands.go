@@ -242,7 +242,7 @@ func (s *Server) enlist(b *batchRun, place int, from sender, q *batchedCommand) 
 		return q.malformed
 	}
 	if json.Unmarshal(q.Path, &from.path) != nil || from.path == "" {
-		return refuse("path must be a string")
+		return refuse("path must be given, as a string")
 	}
 	r := s.batchedRoute(from.path, &from.id)
 	switch {

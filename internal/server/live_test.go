@@ -181,6 +181,9 @@ func TestLiveRefusals(t *testing.T) {
 		if h.Op != "error" || h.Problem == nil || h.Problem.Code != code || h.Problem.RequestID == "" {
 			t.Errorf("%s: %+v, %+v", text, h, h.Problem)
 		}
+		if text == "[]" && h.Problem != nil && h.Problem.Detail != "a JSON object is needed" {
+			t.Errorf("%s: %s", text, h.Problem.Detail)
+		}
 		if code == "events_expired" && (h.FirstSeq == nil || *h.FirstSeq != 2 || h.Topic != "auction:"+id) {
 			t.Errorf("%+v", h)
 		}

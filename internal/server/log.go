@@ -303,7 +303,7 @@ func (s *Server) balanceProof(r *http.Request) (v accountProofView, err error) {
 		return v, err
 	}
 	if b == nil {
-		return v, &refusal{Kind: edge.NotFound, Detail: "the accounts of no closing that is old enough are kept, or the account is younger than it; the books are closed each minute"}
+		return v, &refusal{Kind: edge.NotFound, Detail: "no closing of the books before that time has the account: the account is younger, or the balances of that closing are no longer kept"}
 	}
 	prove, err := s.prover(r.Context(), log.Checkpoint, log.Verifier)
 	if err != nil {

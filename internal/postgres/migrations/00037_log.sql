@@ -3,7 +3,7 @@ SET LOCAL lock_timeout = '150ms';
 
 -- The public log. What its leaves say is derived from the other tables; a leader appends them, in the order of commits.
 -- How far it has come: one row. term is that of the leader. began_at is when the log began: what was made before is not in it. Of campaigns,
--- auctions and multi-draws up to seen_… all are known, whose topics belong into the log. verifier is of the key that signs, checkpoint the newest published signed note.
+-- auctions and multi-draws up to seen_… all are known, whose topics belong into the log; it begins with the last ones that were made before. verifier is of the key that signs, checkpoint the newest published signed note.
 CREATE TABLE log_state (
     one             boolean PRIMARY KEY DEFAULT true CHECK (one),
     began_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -18,8 +18,10 @@ CREATE TABLE log_state (
     published       bigint NOT NULL DEFAULT 0, -- the checkpoint's size
     refused         text   NOT NULL DEFAULT '' -- why nothing is signed; empty while something is
 ) WITH (fillfactor = 50);
--- The root of the empty tree is SHA-256 of nothing.
-INSERT INTO log_state (root) VALUES (sha256(''));
+-- The root of the empty tree is SHA-256 of nothing. What is there already stays out of the log, by its number: the clock may run back later.
+INSERT INTO log_state (root, seen_campaigns, seen_auctions, seen_multidraws)
+    SELECT sha256(''), coalesce((SELECT max(number) FROM campaigns), 0), coalesce((SELECT max(number) FROM auctions), 0),
+        coalesce((SELECT max(number) FROM multidraws), 0);
 
 -- The tree's tiles. The last one of each level is filled up; the tiles that are served are prefixes.
 CREATE TABLE log_tiles (

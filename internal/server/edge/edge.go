@@ -90,6 +90,8 @@ func Describe(err error) string {
 		return fmt.Sprintf("malformed JSON at byte %d", syntactic.ByteOffset)
 	case errors.As(err, &semantic) && semantic.JSONPointer != "":
 		return fmt.Sprintf("%s has the wrong type or is out of range", semantic.JSONPointer)
+	case errors.As(err, &semantic):
+		return "a JSON object is needed"
 	}
 	return "malformed JSON"
 }
