@@ -15,7 +15,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/internal/alias"
-	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
@@ -314,39 +313,6 @@ func TestCheckLog(t *testing.T) {
 		}
 		_, err = db.pool.Exec(t.Context(), change.undo)
 		testwait.Check(t, err)
-	}
-}
-
-// TestArchivedAuction has the bids and events of an auction leave, as an archive has them do. The log is compared with what is there, and a new process
-// that meets the auction knows that it is over.
-func TestArchivedAuction(t *testing.T) {
-	t.Parallel()
-	db := tampered(t)
-	l := newKeptLog(t, db)
-	_, end := l.keep(t, 1, nil)
-	s, id := lot(t, db, nil)
-	for i := range 20 {
-		decide(t, s, id, auction.PlaceBid{Account: []string{"ann", "bob"}[i%2], Amount: int64(10 + i)})
-	}
-	decide(t, s, id, auction.Cancel{})
-	l.published(t, func() int64 { return 1 + 3 + 20 + 1 })
-	end()
-	exec(t, db, `UPDATE auctions SET first_seq = seq + 1`)
-	exec(t, db, `DELETE FROM auction_bids`)
-	exec(t, db, `DELETE FROM auction_events`)
-	if c, err := db.CheckLog(t.Context(), 0); err != nil || c.Difference != "" || !c.Complete || c.Topics != 1 {
-		t.Errorf("%+v, %v", c, err)
-	}
-	other := open(t, Options{URL: db.url})
-	fresh := auction.NewService(NewAuctions(other), auction.Options{})
-	t.Cleanup(func() { closing(t, fresh.Close) })
-	a, err := fresh.Execute(t.Context(), id, own[auction.Op](auction.PlaceBid{Account: "ann", Amount: 500}))
-	if err = errors.Join(err, a.Err); !errors.Is(err, auction.ErrNotActive) {
-		t.Errorf("a bid on it: %v", err)
-	}
-	_, err = NewEvents(other, testViews()).Events(t.Context(), auction.Topic(id), 0, 10)
-	if _, expired := errors.AsType[*live.ExpiredError](err); !expired {
-		t.Errorf("its stream: %v", err)
 	}
 }
 
