@@ -52,6 +52,9 @@ func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *specul
 	if l.db.spec.Keys.Any([]idempotency.ID{soldOutKey(id)}) {
 		return speculation.NotSent(speculation.Closing, nil)
 	}
+	if err := l.memory.Look(t, func(k *knownInventory) error { return k.mayOnlySell(want) }); err != nil {
+		return err
+	}
 	accounts := append(slices.Clone(want.Buyers), lottery.EscrowOf(id))
 	slices.Sort(accounts)
 	accounts = slices.Compact(accounts)
@@ -81,7 +84,9 @@ func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *specul
 }
 
 // soldOutKey is how a campaign that was lately found to be sold out is remembered among the keys. No key has an empty method.
-func soldOutKey(id uuid.UUID) idempotency.ID { return idempotency.NewID("", "", "", "sold out "+id.String()) }
+func soldOutKey(id uuid.UUID) idempotency.ID {
+	return idempotency.NewID("", "", "", "sold out "+id.String())
+}
 
 // mayOnlySell refuses a batch that may do more than sell, or sells in a campaign that is not open.
 func (k *knownInventory) mayOnlySell(want lottery.Want) error {
