@@ -52,6 +52,9 @@ func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *specul
 	if l.db.spec.Keys.Any([]idempotency.ID{soldOutKey(id)}) {
 		return speculation.NotSent(speculation.Closing, nil)
 	}
+	if err := l.memory.Look(t, func(k *knownInventory) error { return k.mayOnlySell(want) }); err != nil {
+		return err
+	}
 	accounts := append(slices.Clone(want.Buyers), lottery.EscrowOf(id))
 	slices.Sort(accounts)
 	accounts = slices.Compact(accounts)

@@ -206,6 +206,20 @@ func (m *Memory[K]) Unlock(t *Entry[K], known K) {
 	t.turn.Unlock()
 }
 
+// Look calls check with what is remembered, where no transaction works on it, and returns its error: whether Take may be worth it, before anything
+// is read for that. check changes nothing.
+func (m *Memory[K]) Look(t *Entry[K], check func(K) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case !t.nothing():
+		return check(t.known)
+	case t.underWay == 0 && !t.locked:
+		return NotSent(absent, nil)
+	}
+	return nil
+}
+
 // Take hands out what is remembered to a speculative transaction, which counts as under way until PutBack or Ended.
 func (m *Memory[K]) Take(t *Entry[K]) (K, error) {
 	m.mu.Lock()

@@ -351,6 +351,35 @@ func TestMemoryGoesBack(t *testing.T) {
 	}
 }
 
+// TestLook: what is remembered is looked at where nobody works on it, and where nothing is remembered, nothing need be read.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	m, no := NewMemory[*Known](MaxStanding), errors.New("no")
+	e := m.Enter(uuid.New())
+	look := func(want error) error {
+		return m.Look(e, func(*Known) error { return want })
+	}
+	if err := look(nil); Reason(err) != absent {
+		t.Errorf("nothing is remembered: %v", err)
+	}
+	k := &Known{State: auction.NewState(&auction.Auction{}, nil)}
+	m.Lock(t.Context(), e, 0)
+	if err := look(no); err != nil {
+		t.Errorf("a run with locks may bring something: %v", err)
+	}
+	m.Unlock(e, k)
+	if err := look(no); !errors.Is(err, no) || look(nil) != nil {
+		t.Errorf("what is there is not looked at: %v", err)
+	}
+	if got, err := m.Take(e); got != k || err != nil {
+		t.Fatal(err)
+	}
+	if err := look(no); err != nil {
+		t.Errorf("the transaction that is being made will bring it: %v", err)
+	}
+	m.PutBack(e, k)
+}
+
 // TestLockedRunsWaitForTheOneBeingMade: a run that locks the auction waits for a transaction that is being made, not only for those
 // that were sent, and nothing is handed out meanwhile: it would overtake that, whose guards would then refuse.
 func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {

@@ -244,9 +244,12 @@ type Scene struct {
 func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place, target string, accounts []string, keys []idempotency.ID,
 	fill func(b *pgx.Batch, on Scene) error,
 ) error {
+	_, _, timed := s.Clock.Now()
 	switch {
 	case s.o.Presence.Hopeless():
 		return NotSent("connection", pgkit.ErrAway)
+	case !timed: // It is asked for again below, for the time of the decision.
+		return NotSent(noClock, nil)
 	case s.Keys.Any(keys):
 		return NotSent(repeat, nil)
 	case s.o.Blocked(accounts):
