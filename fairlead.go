@@ -154,8 +154,13 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if err := s.prepare(ctx, s.db); err != nil {
 		return err
 	}
-	//nolint:contextcheck // What is started outlives the start; Close ends it.
-	if err := errors.Join(s.startLive(ctx, registry), s.startCross(ctx, registry), s.startServices(registry)); err != nil {
+	if err := s.startLive(ctx, registry); err != nil {
+		return err
+	}
+	if err := s.startCross(ctx, registry); err != nil { //nolint:contextcheck // What is started outlives the start; Close ends it.
+		return err
+	}
+	if err := s.startServices(registry); err != nil { // It needs both.
 		return err
 	}
 	if err := s.ensureAdminKey(ctx, postgres.NewAPIKeys(s.db)); err != nil {

@@ -104,6 +104,7 @@ func remoteLedger(address, coordinator string) (cross.Ledger, error) {
 func (s *Server) openLedger(ctx context.Context, registry *prometheus.Registry, name, address string) (*postgres.DB, string, error) {
 	db, err := postgres.Open(ctx, postgres.Options{
 		URL: address, MaxConns: ledgerConnections, Logger: s.logger, UnavailableAfter: s.o.UnavailableAfter, Watch: s.watchOf(registry, name), Sessions: ledgerSessions,
+		Patience: startPatience,
 	})
 	if err != nil {
 		return nil, "", err

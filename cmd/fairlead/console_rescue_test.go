@@ -121,9 +121,9 @@ func (s *scene) rescuesDraw(b *browser) {
 	campaign := uuid.MustParse(id)
 	// The last position is sold without the draw that belongs to it.
 	store := postgres.NewLottery(s.db())
-	err := store.Commit(s.t.Context(), campaign, nil, func(c *lottery.Campaign, _ *lottery.Inventory) lottery.Need {
+	err := store.Commit(s.t.Context(), campaign, lottery.Want{Plan: func(c *lottery.Campaign, _ *lottery.Inventory) lottery.Need {
 		return lottery.Need{Accounts: []string{"buyer-1", c.Escrow}}
-	}, func(u *lottery.Unit) {
+	}}, func(u *lottery.Unit) {
 		st := u.State
 		p := st.Campaign.Position(st.Inventory.Pick(0, st.Random))
 		paid, err := st.Book.Move(ledger.KindPurchase, "buyer-1", st.Campaign.Escrow, 250, "")

@@ -156,6 +156,8 @@ func TestPruneDeletesWhatIsOldAndTellsFromWhereOn(t *testing.T) {
 	prune(0, 1)
 	exec(t, db, `UPDATE auctions SET created_at = created_at - interval '60 days' WHERE id = $1`, id)
 	prune(0, 1)
+	exec(t, db, `UPDATE log_state SET seen_auctions = (SELECT number FROM auctions WHERE id = $1)`, id) // It is of before the log.
+	prune(0, 1)
 	age(2)
 	prune(1, 2)
 	age(5)
