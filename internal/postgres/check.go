@@ -118,9 +118,11 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	for _, cost := range slow {
 		add("costs", false, cost.remedy, "%s", cost.what)
 	}
-	history, err := checkPartitions(ctx, conn.Conn())
-	if err != nil {
-		return nil, fmt.Errorf("postgres: check: %w", readError(err))
+	var history []finding
+	if db.engine.Has(pgkit.Partitions) {
+		if history, err = checkPartitions(ctx, conn.Conn()); err != nil {
+			return nil, fmt.Errorf("postgres: check: %w", readError(err))
+		}
 	}
 	for _, f := range history {
 		add("partitions", false, f.remedy, "%s", f.what)

@@ -18,9 +18,13 @@ const unfinishedFor = 24 * time.Hour
 
 // checkPartitions looks whether the history has partitions for what is written now, and whether an archive was left unfinished.
 func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
+	var migrated bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('archives') IS NOT NULL`).Scan(&migrated); err != nil || !migrated {
+		return nil, err
+	}
 	all, err := partitions.List(ctx, conn, partitions.Tables()...)
-	if err != nil || len(all) == 0 {
-		return nil, err // It is not migrated, or its engine has no partitions.
+	if err != nil {
+		return nil, err
 	}
 	var found []finding
 	ends := map[string]time.Time{}
@@ -32,7 +36,7 @@ func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
 	now := time.Now()
 	for _, table := range partitions.Tables() {
 		if end, there := ends[table]; !there {
-			found = append(found, finding{fmt.Sprintf("the table %s is in one piece", table), "run fairlead migrate up"})
+			found = append(found, finding{fmt.Sprintf("the table %s is in one piece", table), "end whoever keeps it locked, such as a prepared transaction, and run fairlead migrate up"})
 		} else if end.Before(now) {
 			found = append(found, finding{
 				fmt.Sprintf("the last partition of %s ended at %s: rows go to %[1]s_rest, and can't be archived", table, end.Format(time.RFC3339)),

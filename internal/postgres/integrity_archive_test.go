@@ -200,3 +200,50 @@ func TestArchivedAuction(t *testing.T) {
 		t.Errorf("its stream: %v", err)
 	}
 }
+
+// TestHistoryInOnePiece has the tables be in use for long when they are to be put into partitions: they stay as they are, the doctor says so, and the next
+// start puts them into partitions. One that finds them there locks nothing.
+func TestHistoryInOnePiece(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.Partitions)
+	url := pgtest.NewDatabase(t, migrated)
+	db := open(t, Options{URL: url})
+	for _, table := range partitions.Tables() {
+		exec(t, db, `CREATE TABLE anew (LIKE `+table+` INCLUDING ALL)`)
+		exec(t, db, `DROP TABLE `+table)
+		exec(t, db, `ALTER TABLE anew RENAME TO `+table)
+	}
+	begin := func() pgx.Tx {
+		t.Helper()
+		tx, err := db.pool.Begin(t.Context())
+		testwait.Must(t, err)
+		_, err = tx.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE entries IN ROW EXCLUSIVE MODE`)
+		testwait.Must(t, err)
+		return tx
+	}
+	inOnePiece := func() (found int) {
+		t.Helper()
+		findings, err := db.Check(t.Context())
+		testwait.Must(t, err)
+		for _, f := range findings {
+			if f.Check == "partitions" && strings.Contains(f.Message, "in one piece") {
+				found++
+			}
+		}
+		return found
+	}
+	writer := begin()
+	testwait.Must(t, migrated(t.Context(), url))
+	if found := inOnePiece(); found != len(partitions.Tables()) {
+		t.Errorf("%d tables are reported to be in one piece", found)
+	}
+	testwait.Must(t, writer.Rollback(t.Context()))
+	testwait.Must(t, migrated(t.Context(), url))
+	if found := inOnePiece(); found != 0 {
+		t.Errorf("%d tables are reported to be in one piece", found)
+	}
+	writer = begin()
+	conn := pgtest.Connect(t, url)
+	testwait.Must(t, partitions.Convert(t.Context(), conn, time.Now())) // It would fail if it locked anything.
+	testwait.Must(t, writer.Rollback(t.Context()))
+}

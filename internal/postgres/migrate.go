@@ -60,6 +60,8 @@ const (
 	// waits for a lock no longer than [stepLockTimeout], since every command on the table queues behind it.
 	migrateFor = time.Minute
 	stepPause  = 250 * time.Millisecond
+	// partitionFor bounds the time in which the history is put into partitions, again and again.
+	partitionFor = 5 * time.Second
 	// stepLockTimeout is at the beginning of each step that changes a table in use. The test of the steps looks for it.
 	stepLockTimeout = `SET LOCAL lock_timeout = '150ms'`
 
@@ -114,7 +116,7 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 				applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: &now})
 			}
 			if err == nil {
-				err = partition(ctx, url)
+				return partition(ctx, url)
 			}
 			if !isLockTimeout(err) || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
 				return err
@@ -127,7 +129,8 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 	return applied, nil
 }
 
-// partition puts the history into partitions, where the engine has them.
+// partition puts the history into partitions, where the engine has them. Where somebody uses the tables for longer than partitionFor, as a prepared
+// transaction does that nobody ends, they stay in one piece, in which everything but archives works. The doctor says so.
 func partition(ctx context.Context, url string) (err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -138,7 +141,17 @@ func partition(ctx context.Context, url string) (err error) {
 	if err != nil || !engine.Has(pgkit.Partitions) {
 		return err
 	}
-	return partitions.Convert(ctx, conn, time.Now())
+	for start := time.Now(); ; {
+		err := partitions.Convert(ctx, conn, time.Now())
+		switch {
+		case !isLockTimeout(err):
+			return err
+		case time.Since(start) > partitionFor:
+			return nil
+		case !wait.For(ctx, stepPause):
+			return ctx.Err()
+		}
+	}
 }
 
 // checkSupport decides whether a binary whose newest step is so can work with a schema that is at a later one.

@@ -140,7 +140,9 @@ func Convert(ctx context.Context, db DB, now time.Time) error {
 		}
 	}
 	for _, table := range Tables() {
-		for converted := false; !converted; {
+		// Nothing is locked where there is nothing to do.
+		converted := slices.ContainsFunc(there, func(p Partition) bool { return p.Table == table })
+		for !converted {
 			if converted, err = convert(ctx, db, table, bound); err != nil {
 				return fmt.Errorf("put %s into partitions: %w", table, err)
 			}
