@@ -131,6 +131,7 @@ func (s *scene) rescuesDraw(b *browser) {
 			s.t.Error(err)
 		}
 		st.Inventory.Sell(p.Layer, p.Ordinal, "buyer-1")
+		st.Campaign.Layers[p.Layer-1].Sold++
 		st.Campaign.SoldPositions++
 		st.Campaign.Version++
 		st.Changed = true

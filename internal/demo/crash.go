@@ -136,19 +136,22 @@ func (a *crashAct) work(ctx context.Context) error {
 	if err := until(ctx, a.underWay); err != nil {
 		return err
 	}
+	// The longer one is begun first, so that neither is over when both have begun.
 	operations := make([]*client.Multidraw, 2)
 	for i, count := range []int64{demoUndone, demoDraws} {
-		if operations[i], err = a.startDraws(ctx, last.api, count, a.drawKey+fmt.Sprint(i)); err != nil {
+		o, err := a.startDraws(ctx, last.api, count, a.drawKey+fmt.Sprint(i))
+		if err != nil {
 			return err
 		}
+		if err := until(ctx, func() (bool, error) {
+			now, err := a.api.GetMultidraw(ctx, o.ID)
+			return err == nil && now.CompletedCount > 0, err
+		}); err != nil {
+			return err
+		}
+		operations[i] = o
 	}
 	c.undone, c.resumed, c.Draws = operations[0].ID, operations[1].ID, demoDraws
-	if err := until(ctx, func() (bool, error) {
-		now, err := a.api.GetMultidraw(ctx, c.resumed)
-		return err == nil && now.CompletedCount > 0, err
-	}); err != nil {
-		return err
-	}
 	return a.kill(ctx)
 }
 
