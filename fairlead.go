@@ -157,10 +157,11 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if err := s.startLive(ctx, registry); err != nil {
 		return err
 	}
-	if err := s.startCross(ctx, registry); err != nil { //nolint:contextcheck // What is started outlives the start; Close ends it.
+	if err := s.startCross(ctx, registry); err != nil {
 		return err
 	}
-	if err := s.startServices(registry); err != nil { // It needs both.
+	// It needs both.
+	if err := s.startServices(registry); err != nil { //nolint:contextcheck // What is started outlives the start; Close ends it.
 		return err
 	}
 	if err := s.ensureAdminKey(ctx, postgres.NewAPIKeys(s.db)); err != nil {
