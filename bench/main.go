@@ -164,7 +164,7 @@ func parseOptions(args []string) (*options, error) {
 	f.Float64Var(&o.logRate, "log-rate", 4000, "bids a second whose processor time is compared with that of --before in the turns of the log")
 	f.IntVar(&o.archivePairs, "archive-pairs", 3, "archives, with transfers alone before and beside each (only with --only archive)")
 	f.IntVar(&o.archiveTransfers, "archive-transfers", 500_000, "transfers in each archive (up to 2,000,000)")
-	f.IntVar(&o.archiveRest, "archive-rest", 9, "fairlead archive --rest")
+	f.IntVar(&o.archiveRest, "archive-rest", 19, "fairlead archive --rest")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")

@@ -11,7 +11,7 @@ import (
 )
 
 // archiveRest is how many times as long as each part took is rested after it, so that commands hardly notice.
-const archiveRest = 9
+const archiveRest = 19
 
 func newArchive() *cobra.Command {
 	var t target

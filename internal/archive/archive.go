@@ -316,3 +316,24 @@ func (r *runner) parts(ctx context.Context, a *record, doing string, from, total
 	}
 	return nil
 }
+
+// rowsAtOnce are read of a file between two rests.
+const rowsAtOnce = 20_000
+
+// paced returns what is called for each row of a file that is read, and rests now and then.
+func (r *runner) paced(ctx context.Context) func() error {
+	rows, began := 0, time.Now()
+	return func() error {
+		if rows++; rows%rowsAtOnce != 0 {
+			return nil
+		}
+		if rest := time.Duration(r.Rest) * time.Since(began); rest > 0 && !wait.For(ctx, rest) {
+			return ctx.Err()
+		}
+		began = time.Now()
+		return nil
+	}
+}
+
+// unpaced is paced without rests.
+func unpaced() error { return nil }

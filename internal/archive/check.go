@@ -38,7 +38,7 @@ func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress f
 			if progress != nil {
 				progress(Progress{Archive: r.Number, Upto: partitions.Time(r.Upto), Doing: "reading " + f.Name})
 			}
-			if err := f.sum(ctx, filepath.Join(directory, r.name()), found, &moved); err != nil {
+			if err := f.sum(ctx, filepath.Join(directory, r.name()), unpaced, found, &moved); err != nil {
 				return c, err
 			}
 			c.Bytes += f.Bytes
@@ -68,10 +68,10 @@ func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress f
 }
 
 // sum reads a file, and adds what its rows say to the sums.
-func (f File) sum(ctx context.Context, directory string, found books, moved *sides) error {
+func (f File) sum(ctx context.Context, directory string, pace func() error, found books, moved *sides) error {
 	switch f.Table {
 	case partitions.Entries:
-		return f.read(ctx, directory, []string{"account", "version", "transfer", "amount", "currency"}, func(row []string) error {
+		return f.read(ctx, directory, []string{"account", "version", "transfer", "amount", "currency"}, pace, func(row []string) error {
 			amount, ok := new(big.Int).SetString(row[3], 10)
 			if !ok {
 				return fmt.Errorf("amount %q", row[3])
@@ -84,7 +84,7 @@ func (f File) sum(ctx context.Context, directory string, found books, moved *sid
 			return moved.add(row[2], row[0], row[3], row[4], -1)
 		})
 	case partitions.Transfers:
-		return f.read(ctx, directory, []string{"id", "source", "destination", "amount", "currency", "status"}, func(row []string) error {
+		return f.read(ctx, directory, []string{"id", "source", "destination", "amount", "currency", "status"}, pace, func(row []string) error {
 			if row[5] != "completed" {
 				return nil
 			}
@@ -94,7 +94,7 @@ func (f File) sum(ctx context.Context, directory string, found books, moved *sid
 			return moved.add(row[0], row[2], row[3], row[4], 1)
 		})
 	}
-	return f.read(ctx, directory, nil, func([]string) error { return nil })
+	return f.read(ctx, directory, nil, pace, func([]string) error { return nil })
 }
 
 // agrees compares sums with those in the database.

@@ -105,8 +105,9 @@ type Damaged struct{ Path, Why string }
 
 func (e *Damaged) Error() string { return fmt.Sprintf("%s is damaged: %s", e.Path, e.Why) }
 
-// read reads a file, gives each row to a function, as the columns that it asks for, and compares the file with what it was when it was written.
-func (f File) read(ctx context.Context, directory string, columns []string, each func(row []string) error) (err error) {
+// read reads a file, gives each row to a function, as the columns that it asks for, and compares the file with what it was when it was written. pace is
+// called after each row.
+func (f File) read(ctx context.Context, directory string, columns []string, pace func() error, each func(row []string) error) (err error) {
 	path := filepath.Join(directory, f.Name)
 	file, err := os.Open(path)
 	if err != nil {
@@ -145,6 +146,9 @@ func (f File) read(ctx context.Context, directory string, columns []string, each
 		}
 		if err := each(row); err != nil {
 			return &Damaged{path, fmt.Sprintf("row %d: %v", rows+1, err)}
+		}
+		if err := pace(); err != nil {
+			return err
 		}
 	}
 	if _, err := io.Copy(io.Discard, io.TeeReader(file, sum)); err != nil {

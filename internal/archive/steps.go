@@ -154,7 +154,7 @@ func (r *runner) copyAll(ctx context.Context, a *record) error {
 			return err
 		}
 		r.tell(a, "reading "+written.Name, 0, 0)
-		if err := written.read(ctx, directory, nil, func([]string) error { return nil }); err != nil {
+		if err := written.read(ctx, directory, nil, r.paced(ctx), func([]string) error { return nil }); err != nil {
 			return err
 		}
 		files := slices.Clone(a.Files)
@@ -249,7 +249,7 @@ func (r *runner) compare(ctx context.Context, a *record) error {
 	var moved sides
 	r.tell(a, "comparing the files with the sums", 0, 0)
 	for _, f := range a.Files {
-		if err := f.sum(ctx, directory, found, &moved); err != nil {
+		if err := f.sum(ctx, directory, r.paced(ctx), found, &moved); err != nil {
 			return err
 		}
 	}
