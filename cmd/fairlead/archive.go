@@ -22,8 +22,8 @@ func newArchive() *cobra.Command {
 		Short: "Take old history out of the database, into compressed files",
 		Long: "Take whole months that ended before a time out of the database: entries, transfers, the audit log, and the bids and events of\n" +
 			"auctions that were made in them. They go to files, CSV compressed by gzip, in a directory of their own for each archive; then their\n" +
-			"tables are dropped. Balances, holds, references that are taken, purchases, winners and the public log stay. What is younger than a\n" +
-			"day stays, too.\n\n" +
+			"tables are dropped. The database keeps balances, holds, references that are taken, purchases, winners, the public log, and whatever\n" +
+			"is younger than a day.\n\n" +
 			"Commands go on meanwhile. After an interruption, run it again on the same host with the same --to: it goes on.\n" +
 			"fairlead integrity --archives DIR checks the files.",
 		Example: "  fairlead archive --before 2026-01-01 --to /srv/archives --dry-run\n" +

@@ -1,6 +1,7 @@
 package archive_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -314,7 +315,7 @@ func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	run := func(o archive.Options) error {
-		o.Directory, o.Before = cmpOr(o.Directory, w.directory), february
+		o.Directory, o.Before = cmp.Or(o.Directory, w.directory), february
 		_, err := archive.Run(t.Context(), w.pool, o)
 		return err
 	}
@@ -361,13 +362,6 @@ func TestRefused(t *testing.T) {
 	if _, err := archive.Check(t.Context(), w.pool, elsewhere, nil); err != nil {
 		t.Error(err)
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // TestDamage changes what was archived, in the files and in the database: it is found.

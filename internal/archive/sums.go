@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -51,13 +52,7 @@ func merged(a, b books) books {
 }
 
 func comparePlaces(a, b place) int {
-	if c := strings.Compare(a.Account, b.Account); c != 0 {
-		return c
-	}
-	if c := strings.Compare(a.Currency, b.Currency); c != 0 {
-		return c
-	}
-	return int(a.Side) - int(b.Side)
+	return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Currency, b.Currency), cmp.Compare(a.Side, b.Side))
 }
 
 // sides are the sum of the hashes of what moved, modulo 2^64: of both sides of transfers added, of entries subtracted. It is zero where each side is an

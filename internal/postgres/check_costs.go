@@ -55,8 +55,8 @@ func above(most int64) func(string) bool {
 	}
 }
 
-// cost is a setting that makes commands slower, and what to do about it.
-type cost struct{ what, remedy string }
+// finding is what an operator should know, and what to do about it.
+type finding struct{ what, remedy string }
 
 const (
 	resetIt  = "reset it with ALTER SYSTEM, or where the role or database has it: docs/operations/postgresql.md"
@@ -66,7 +66,7 @@ const (
 )
 
 // costs lists the settings that make commands slower than they need be.
-func costs(ctx context.Context, conn *pgx.Conn) (found []cost, err error) {
+func costs(ctx context.Context, conn *pgx.Conn) (found []finding, err error) {
 	names := make([]string, len(costly))
 	for i := range costly {
 		names[i] = costly[i].name
@@ -82,7 +82,7 @@ func costs(ctx context.Context, conn *pgx.Conn) (found []cost, err error) {
 	}
 	for _, c := range costly {
 		if value, ok := settings[c.name]; ok && c.is(value) {
-			found = append(found, cost{fmt.Sprintf("%s is %s: %s", c.name, value, c.cost), resetIt})
+			found = append(found, finding{fmt.Sprintf("%s is %s: %s", c.name, value, c.cost), resetIt})
 		}
 	}
 	early, err := earlyCheckpoints(ctx, conn)
@@ -112,7 +112,7 @@ const (
 
 // earlyCheckpoints reports that the log often reaches max_wal_size before checkpoint_timeout has passed. An engine without the counters gets
 // no report.
-func earlyCheckpoints(ctx context.Context, conn *pgx.Conn) ([]cost, error) {
+func earlyCheckpoints(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
 	var counter string
 	if err := conn.QueryRow(ctx, whichCheckpoints).Scan(&counter); err != nil || counter == "" {
 		return nil, err
@@ -134,7 +134,7 @@ func earlyCheckpoints(ctx context.Context, conn *pgx.Conn) ([]cost, error) {
 	if err != nil || !tooEarly(timed, requested, bytes, limit) {
 		return nil, err
 	}
-	return []cost{{
+	return []finding{{
 		fmt.Sprintf(logFills, limit, since.UTC().Format(time.RFC3339), requested, timed+requested, timeout),
 		fmt.Sprintf(enlarge, 2*limit, counter),
 	}}, nil

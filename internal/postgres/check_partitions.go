@@ -10,9 +10,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 )
 
-// finding is what an operator should know, and what to do about it.
-type finding struct{ what, remedy string }
-
 // unfinishedFor is for how long an archive may be under way before that is worth a word.
 const unfinishedFor = 24 * time.Hour
 

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 )
 
 const (
@@ -192,10 +192,8 @@ func addOutside(ctx context.Context, tx pgx.Tx, before outsideSums, since, upto 
 }
 
 // uuidAt is the greatest UUIDv7 of a millisecond.
-func uuidAt(at time.Time) (id uuid.UUID) {
-	var ms [8]byte
-	binary.BigEndian.PutUint64(ms[:], uint64(max(at.UnixMilli(), 0)))
-	copy(id[:6], ms[2:])
+func uuidAt(at time.Time) uuid.UUID {
+	id := partitions.At(at)
 	for i := 6; i < len(id); i++ {
 		id[i] = 0xff
 	}

@@ -6,6 +6,8 @@
 package partitions
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -82,16 +84,9 @@ func List(ctx context.Context, q Querier, tables ...string) ([]Partition, error)
 	}
 	all, err := pgx.CollectRows(rows, scanPartition)
 	slices.SortFunc(all, func(a, b Partition) int {
-		return cmpOr(strings.Compare(string(a.To[:]), string(b.To[:])), strings.Compare(a.Table, b.Table))
+		return cmp.Or(bytes.Compare(a.To[:], b.To[:]), strings.Compare(a.Table, b.Table))
 	})
 	return all, err
-}
-
-func cmpOr(a, b int) int {
-	if a != 0 {
-		return a
-	}
-	return b
 }
 
 func scanPartition(row pgx.CollectableRow) (p Partition, err error) {
