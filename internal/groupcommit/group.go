@@ -107,6 +107,7 @@ type Group[K comparable, C, R any] struct {
 	flush Flush[K, C, R]
 	opts  Options
 	weigh func(C) int
+	admit func(ctx context.Context, key K) // nil: there is nothing to wait for
 
 	ctx    context.Context // what flushes run under
 	cancel context.CancelCauseFunc
@@ -160,6 +161,11 @@ func (g *Group[K, C, R]) load() (l Load) {
 // Weigh makes MaxBatch bound the sum of the commands' weights instead of their number. A weight is 1 or more. A command heavier than
 // MaxBatch is flushed alone. It is called before the first command.
 func (g *Group[K, C, R]) Weigh(weigh func(C) int) { g.weigh = weigh }
+
+// Admit has a function called before a batch of a key is taken, which may wait for the batch's turn: commands that come meanwhile
+// are in the batch, too. Its context is that of the flushes. It is called concurrently, for each key once at a time, and must not panic.
+// Admit is called before the first command.
+func (g *Group[K, C, R]) Admit(admit func(ctx context.Context, key K)) { g.admit = admit }
 
 // Do queues the command on its key's lane and waits for its answer. The key must equal itself (a NaN does
 // not).

@@ -51,6 +51,7 @@ type lane[K comparable, C, R any] struct {
 	key     K
 	queue   []*waiter[K, C, R]
 	ready   bool
+	waits   bool              // a worker waits for the turn of the next batch
 	batches []*batch[K, C, R] // what is being flushed, in the order of taking
 }
 
@@ -75,7 +76,7 @@ type batch[K comparable, C, R any] struct {
 func (g *Group[K, C, R]) wake(ln *lane[K, C, R], byWorker bool) {
 	n := len(ln.batches)
 	switch {
-	case ln.ready || len(ln.queue) == 0 || n > g.opts.Overlap:
+	case ln.ready || ln.waits || len(ln.queue) == 0 || n > g.opts.Overlap:
 		return
 	case n > 0 && len(ln.queue) < max(g.opts.MinOverlap, len(ln.batches[n-1].waiters)):
 		return
@@ -111,7 +112,7 @@ func (g *Group[K, C, R]) forget(ln *lane[K, C, R]) {
 		ln.ready = false
 		g.ready = slices.DeleteFunc(g.ready, func(other *lane[K, C, R]) bool { return other == ln })
 	}
-	if len(ln.batches) == 0 {
+	if len(ln.batches) == 0 && !ln.waits {
 		delete(g.lanes, ln.key)
 		*ln = lane[K, C, R]{queue: ln.queue, batches: ln.batches}
 		g.spare.Put(ln)
@@ -147,6 +148,13 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 		ln := g.ready[0]
 		g.ready = slices.Delete(g.ready, 0, 1)
 		ln.ready = false
+		if g.admit != nil {
+			ln.waits = true
+			g.mu.Unlock()
+			g.admit(g.ctx, ln.key)
+			g.mu.Lock()
+			ln.waits = false
+		}
 		n := 0
 		for ; n < len(ln.queue) && (len(b.waiters) == 0 || b.weight+ln.queue[n].room <= g.opts.MaxBatch); n++ {
 			w := ln.queue[n]

@@ -57,6 +57,11 @@ func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempot
 	})
 }
 
+// Await implements [auction.Store].
+func (s *Auctions) Await(ctx context.Context, id uuid.UUID) {
+	s.db.turns.Await(ctx, auction.Topic(id), func(ctx context.Context) { s.refresh(ctx, id) })
+}
+
 // Commit implements [auction.Store].
 //
 // The first run of a batch of bids is speculative, where it can be, as the ledger's is (docs/adr/0010): it decides on the
@@ -77,8 +82,10 @@ func (s *Auctions) Commit(ctx context.Context, id uuid.UUID, want auction.Want, 
 		return refuse(reason)
 	}
 	aside := setAside{rows: s.db.blocked}
+	turn := s.db.turns.Take(ctx, auction.Topic(id))
+	defer turn.Leave()
 	speculative, err := s.db.spec.Run(auctionTransaction, func() error {
-		return aside.met(s.commitSpeculative(ctx, id, t, want, decide))
+		return aside.met(s.commitSpeculative(ctx, id, t, want, turn, decide))
 	}, func() error {
 		return s.runLocked(ctx, id, t, want, &aside, decide)
 	})
@@ -269,7 +276,7 @@ func (s *Auctions) lock(ctx context.Context, tx pgx.Tx, id uuid.UUID, known *spe
 		return known, s.db.blocked.add(auctionRowKind, id.String())
 	case err == nil && settled:
 		if known.Shared = known.Revision != was; known.Shared {
-			s.db.shared.met(known.Auction.Topic())
+			s.db.metAnother(known.Auction.Topic())
 		}
 	}
 	return known, err

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
+	"github.com/fairlead-dev/fairlead/internal/postgres/turns"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
@@ -41,17 +42,23 @@ func queueRaise(b *pgx.Batch, a *auction.Auction, was int64, old, revision uuid.
 // Everything that a decision can rest on is checked by the statements: the auction with its rounds and standing bids by
 // its version and revision; the time by the database's clock; accounts that change by their version and balance; those that
 // were only looked at, or were not there, by a look at them; the keys whose answers leave no record by a look at those.
-func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *speculation.Entry[*speculation.Known], want auction.Want, decide func(*auction.Unit)) error {
-	if want.Settling != nil {
+func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *speculation.Entry[*speculation.Known], want auction.Want, turn *turns.Turn,
+	decide func(*auction.Unit),
+) error {
+	switch {
+	case want.Settling != nil:
 		return speculation.NotSent(speculation.Command, nil)
+	case turn.IsFirst():
+		return speculation.NotSent(speculation.Turn, nil)
 	}
 	var (
 		known *speculation.Known // once the transaction is sent
 		sent  speculation.Sent
 	)
-	err := s.db.spec.Commit(ctx, s.db.spec.Pipeline(int(id[len(id)-1])), crashpoint.AuctionBeforeCommit, id.String(), want.Bidders, want.Keys,
+	err := s.db.spec.Commit(ctx, s.db.spec.Pipeline(int(id[len(id)-1])),
+		speculation.Want{Place: crashpoint.AuctionBeforeCommit, Target: id.String(), Accounts: want.Bidders, Keys: want.Keys, Doubt: turn != nil},
 		func(b *pgx.Batch, on speculation.Scene) error {
-			k, err := s.memory.Take(t)
+			k, err := s.memory.Take(t, turn != nil)
 			if err != nil {
 				return err
 			}

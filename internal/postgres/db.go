@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
+	"github.com/fairlead-dev/fairlead/internal/postgres/turns"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/standby"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -106,6 +107,7 @@ type DB struct {
 	spec      *speculation.Speculator
 	blocked   *blockedRows
 	shared    sharedTargets
+	turns     *turns.Turns
 	ready     readiness
 	history   history
 	pooler    pooler
@@ -234,6 +236,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		spec.Observer = o.Observer
 	}
 	db.spec = speculation.New(spec)
+	db.turns = db.newTurns(cfg.ConnConfig)
 	db.OnLostHistory(db.spec.Forget)
 	if o.ReplicaURL != "" {
 		if db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger); err != nil {
@@ -302,6 +305,7 @@ func (db *DB) Close() {
 	}
 	db.reads.pool.Close()
 	db.pool.Close()
+	db.turns.Close()
 	db.spec.Close()
 	db.presence.Close()
 }

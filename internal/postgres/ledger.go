@@ -28,6 +28,11 @@ var _ ledger.Store = (*Ledger)(nil)
 // NewLedger returns the ledger's store on db.
 func NewLedger(db *DB) *Ledger { return &Ledger{db, wholeBelow} }
 
+// Await implements [ledger.Store].
+func (l *Ledger) Await(ctx context.Context) {
+	l.db.turns.Await(ctx, ledgerTransaction, func(context.Context) { l.db.spec.Accounts.ForgetIdle() })
+}
+
 // Commit implements [ledger.Store].
 //
 // First it is tried speculatively: see commitSpeculative and docs/adr/0010. Any surprise, and any outcome
@@ -37,8 +42,14 @@ func (l *Ledger) Commit(ctx context.Context, want ledger.Want, decide func(*ledg
 	slices.Sort(want.Accounts)
 	want.Accounts = slices.Compact(want.Accounts)
 	aside := setAside{rows: l.db.blocked}
+	turn := l.db.turns.Take(ctx, ledgerTransaction)
+	defer turn.Leave()
+	if turn.IsFirst() {
+		l.db.spec.Accounts.ForgetIdle()
+		turn.Opened()
+	}
 	speculative, err := l.db.spec.Run(ledgerTransaction, func() error {
-		return aside.met(l.commitSpeculative(ctx, want, decide))
+		return aside.met(l.commitSpeculative(ctx, want, turn != nil, decide))
 	}, func() error {
 		return l.db.run(ctx, ledgerTransaction, func(ctx context.Context, tx pgx.Tx) error {
 			return aside.met(l.commitLocked(ctx, tx, want, &aside, decide))
@@ -141,7 +152,7 @@ func (db *DB) speculativeStatements() []string {
 //
 // Nothing is sent where the outcome must rest on what is read under locks: a hold that is captured or released; a command that
 // repeats another, as far as is known; and a refusal beside references, as no index holds those of refused commands.
-func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide func(*ledger.Unit)) error {
+func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, inTurn bool, decide func(*ledger.Unit)) error {
 	keys := slices.Clip(want.Keys)
 	for _, reference := range want.References {
 		keys = append(keys, referenceKey(reference))
@@ -151,11 +162,16 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide
 		return speculation.NotSent(speculation.Command, nil)
 	case l.db.blocked.find(referenceRow, want.References...) != nil:
 		return speculation.NotSent(speculation.Blocked, nil)
-	case !l.db.spec.Accounts.Trusted():
+	case !inTurn && !l.db.spec.Accounts.Trusted():
 		return speculation.NotSent(speculation.Backoff, nil)
 	}
-	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0), crashpoint.LedgerBeforeCommit, ledgerTransaction, want.Accounts, keys,
+	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0),
+		speculation.Want{Place: crashpoint.LedgerBeforeCommit, Target: ledgerTransaction, Accounts: want.Accounts, Keys: keys,
+			Doubt: !inTurn && l.db.spec.Accounts.Doubted()},
 		func(b *pgx.Batch, on speculation.Scene) error {
+			if inTurn && on.Changed {
+				l.db.metAnother(ledgerTransaction)
+			}
 			book := on.Book
 			unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(nil)}
 			book.Grow(len(want.Keys))
@@ -172,8 +188,8 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, decide
 			l.note(unit.Keys.Fresh(), c.References)
 			return nil
 		})
-	if err != nil && speculation.Reason(err) == speculation.Stale {
-		l.db.spec.Accounts.BackOff()
+	if err != nil && speculation.Reason(err) == speculation.Stale && l.db.spec.Accounts.Doubt() {
+		l.db.metAnother(ledgerTransaction)
 	}
 	return err
 }

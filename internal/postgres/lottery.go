@@ -82,6 +82,11 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 	})
 }
 
+// Await implements [lottery.Store].
+func (l *Lottery) Await(ctx context.Context, id uuid.UUID) {
+	l.db.turns.Await(ctx, lottery.Topic(id), func(ctx context.Context) { l.refresh(ctx, id) })
+}
+
 // Commit implements [lottery.Store].
 //
 // The first run of a batch that only sells is speculative, where it can be, as that of bids is (docs/adr/0055). Every other run locks the
@@ -102,8 +107,10 @@ func (l *Lottery) Commit(ctx context.Context, id uuid.UUID, want lottery.Want, d
 		return refuse(reason)
 	}
 	aside := setAside{rows: l.db.blocked}
+	turn := l.db.turns.Take(ctx, lottery.Topic(id))
+	defer turn.Leave()
 	speculative, err := l.db.spec.Run(lotteryTransaction, func() error {
-		return aside.met(l.commitSpeculative(ctx, id, t, want, random, decide))
+		return aside.met(l.commitSpeculative(ctx, id, t, want, turn, random, decide))
 	}, func() error {
 		return l.runLocked(ctx, id, t, want, random, &aside, decide)
 	})
@@ -180,7 +187,7 @@ func (l *Lottery) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, inv
 	}
 	if inv != nil && inv.Sold() != campaign.SoldPositions {
 		inv.shared = true
-		l.db.shared.met(lottery.Topic(id))
+		l.db.metAnother(lottery.Topic(id))
 	}
 	if inv, err = bringUpToDate(ctx, tx, campaign, inv, news); err != nil {
 		return nil, err
@@ -228,6 +235,12 @@ func (l *Lottery) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, inv
 // state is what a transaction on the campaign begins with.
 func (k *knownInventory) state(c *lottery.Campaign, random func(int) int) *lottery.State {
 	return &lottery.State{Campaign: c, Inventory: k.Inventory, Random: random, Since: k.at}
+}
+
+// sell applies a sale that is in the database.
+func (k *knownInventory) sell(s *sale) {
+	k.Sell(s.Layer, s.Ordinal, s.Account)
+	k.last, k.at = s.ID, s.At
 }
 
 // sold notes what a transaction leaves.
@@ -312,7 +325,8 @@ const (
 	gateCampaign   = `SELECT pg_advisory_xact_lock($1, hashtext($2))`
 	campaignFields = `id, number, name, status, draw_mode, base_length, currency, price, beneficiary, escrow, purchase_limit,
 		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at, witnesses`
-	lockCampaignRow = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 FOR NO KEY UPDATE`
+	selectCampaign  = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1`
+	lockCampaignRow = selectCampaign + ` FOR NO KEY UPDATE`
 	selectLayers    = `SELECT positions, sold, price, 0 FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
 	// A plan that is made while the table is small stays for as long as nobody analyzes it. The order keeps it from going through all sales of
 	// the campaign in the order of their positions; of an equality the planner would drop the order.
@@ -407,13 +421,9 @@ func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *k
 		known.shared = false
 		return known, nil
 	}
-	sell := func(s *sale) {
-		known.Sell(s.Layer, s.Ordinal, s.Account)
-		known.last, known.at = s.ID, s.At
-	}
 	if len(news) == c.SoldPositions-known.Sold() {
 		for i := range news {
-			sell(&news[i])
+			known.sell(&news[i])
 		}
 		return known, nil
 	}
@@ -423,7 +433,7 @@ func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *k
 	}
 	var s sale
 	if _, err := pgx.ForEachRow(rows, []any{&s.ID, &s.Layer, &s.Ordinal, &s.Account, &s.At}, func() error {
-		sell(&s)
+		known.sell(&s)
 		return nil
 	}); err != nil {
 		return nil, err

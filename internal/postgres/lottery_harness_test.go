@@ -117,7 +117,7 @@ func (v ahead) sends(id uuid.UUID, entry *speculation.Entry[*knownInventory], ac
 	return later(func() error {
 		random, err := newRandom()
 		testwait.Check(v.t, err)
-		return v.store.commitSpeculative(v.t.Context(), id, entry, selling(account), random, func(u *lottery.Unit) {
+		return v.store.commitSpeculative(v.t.Context(), id, entry, selling(account), nil, random, func(u *lottery.Unit) {
 			if _, err := lottery.Decide(u.State, lottery.Buy{Account: account}); !errors.Is(err, want) {
 				v.t.Errorf("%s buys: %v, want %v", account, err, want)
 			}

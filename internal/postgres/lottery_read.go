@@ -17,7 +17,7 @@ func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign
 	var c *lottery.Campaign
 	err := l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
 		var b pgx.Batch
-		read := queueCampaign(&b, `SELECT `+campaignFields+` FROM campaigns WHERE id = $1`, id)
+		read := queueCampaign(&b, selectCampaign, id)
 		if err := pgkit.Send(ctx, tx, &b); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
+	"github.com/fairlead-dev/fairlead/internal/postgres/turns"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -44,10 +45,13 @@ const (
 // Everything that a decision can rest on is checked by the statements: the campaign with all of its sales by its version, their number and
 // the latest one's id; accounts and keys as for bids. Unique indexes of the sales stand behind that.
 func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *speculation.Entry[*knownInventory], want lottery.Want,
-	random func(int) int, decide func(*lottery.Unit),
+	turn *turns.Turn, random func(int) int, decide func(*lottery.Unit),
 ) error {
-	if len(want.Buyers) == 0 || !l.db.engine.Has(pgkit.AdvisoryLocks) { // There are rows instead, which can't be gathered.
+	switch {
+	case len(want.Buyers) == 0 || !l.db.engine.Has(pgkit.AdvisoryLocks): // There are rows instead, which can't be gathered.
 		return speculation.NotSent(speculation.Command, nil)
+	case turn.IsFirst():
+		return speculation.NotSent(speculation.Turn, nil)
 	}
 	if l.db.spec.Keys.Any([]idempotency.ID{soldOutKey(id)}) {
 		return speculation.NotSent(speculation.Closing, nil)
@@ -62,9 +66,10 @@ func (l *Lottery) commitSpeculative(ctx context.Context, id uuid.UUID, t *specul
 		known *knownInventory // once the transaction is sent
 		sent  speculation.Sent
 	)
-	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(int(id[len(id)-1])), crashpoint.LotteryBeforeCommit, id.String(), accounts, want.Keys,
+	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(int(id[len(id)-1])),
+		speculation.Want{Place: crashpoint.LotteryBeforeCommit, Target: id.String(), Accounts: accounts, Keys: want.Keys, Doubt: turn != nil},
 		func(b *pgx.Batch, on speculation.Scene) error {
-			k, err := l.memory.Take(t)
+			k, err := l.memory.Take(t, turn != nil)
 			if err != nil {
 				return err
 			}

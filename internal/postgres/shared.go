@@ -2,10 +2,18 @@ package postgres
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/turns"
 )
 
 const (
@@ -91,3 +99,37 @@ func (s *sharedTargets) list(now time.Time) []SharedTarget {
 // SharedTargets returns the targets that this process works on in turns with others, as of the last ten seconds or more: up to 20, those
 // that change most often first.
 func (db *DB) SharedTargets() []SharedTarget { return db.shared.list(time.Now()) }
+
+// newTurns returns the turns that this process takes at targets which others work on, too. Their sessions have the settings of config, and
+// those of turns.
+func (db *DB) newTurns(config *pgx.ConnConfig) *turns.Turns {
+	var o turns.Options
+	if db.engine.Has(pgkit.AdvisoryLocks) {
+		config = config.Copy()
+		maps.Copy(config.RuntimeParams, turns.Settings())
+		db.pooler.settle(&config.Config)
+		o.Connect = func(ctx context.Context) (*pgx.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+			defer cancel()
+			return pgx.ConnectConfig(ctx, config)
+		}
+	}
+	if db.observer != nil {
+		o.Without = func(reason string) { db.observer.Fallback(turnsTransaction, reason) }
+	}
+	return turns.New(o)
+}
+
+// turnsTransaction is the name in metrics of turns that were not to be had.
+const turnsTransaction = "turns"
+
+// metAnother notes that another process works on a target: it is counted, and from now on this process takes turns at it.
+func (db *DB) metAnother(target string) {
+	db.shared.met(target)
+	db.turns.Met(target)
+}
+
+// refreshed reads what others have committed to a target, at the beginning of a turn, which does not wait for it for long.
+func (db *DB) refreshed(ctx context.Context, b *pgx.Batch) error {
+	return db.read(ctx, db.spec.Accounts.Patience, func(ctx context.Context, pool *pgxpool.Pool) error { return pool.SendBatch(ctx, b).Close() })
+}

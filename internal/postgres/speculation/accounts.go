@@ -13,8 +13,14 @@ import (
 const (
 	// maxAccounts bounds the memory to some tens of megabytes.
 	maxAccounts = 200_000
-	// BackoffTransactions is how many transactions read under locks after one found what it remembered to be stale: where
-	// several processes write the same accounts, remembering does not pay.
+	// doubtful is how many transactions read the accounts that they work on, although they are remembered, after another process was
+	// found to have changed one.
+	doubtful = 1024
+	// staleWeight and staleOften: reading does not help where more than one transaction in staleWeight finds an account that was changed after
+	// it was read. staleOften is how much of that is seen first.
+	staleWeight = 8
+	staleOften  = 4 * staleWeight
+	// BackoffTransactions is how many transactions read under locks then.
 	BackoffTransactions = 32
 	// maxAccountWait bounds how long a transaction waits for others of this process that work on its accounts. After that
 	// it goes the way by locks, where the database arbitrates.
@@ -34,6 +40,9 @@ type Accounts struct {
 
 	mu       sync.Mutex
 	accounts map[string]*account
+	era      uint64 // what is of an earlier one counts as known only where a transaction under way changes it
+	doubts   int    // how many more transactions read what they work on
+	stale    int    // by staleWeight for each that was stale nevertheless, and one less for each other
 	backoff  int
 }
 
@@ -41,6 +50,7 @@ type Accounts struct {
 type account struct {
 	state ledger.Account
 	known bool
+	era   uint64
 	turns uint64 // counts the transactions that have changed what the database has, or are about to
 
 	pipeline    *Pipeline     // whose transactions those are:
@@ -65,6 +75,9 @@ func (c *Accounts) entry(id string) *account {
 	}
 	return e
 }
+
+// knows reports whether an account is remembered. The caller holds the mutex.
+func (c *Accounts) knows(e *account) bool { return e.known && (e.era == c.era || e.sent > 0) }
 
 // evict makes room for one account. The caller holds the mutex.
 func (c *Accounts) evict() {
@@ -155,7 +168,7 @@ func (c *Accounts) Unlock(ids []string, committed *ledger.Book) {
 		case err != nil:
 			e.known = false
 		case !e.known || e.state.Version <= a.Version: // Another one may have committed later and ended sooner.
-			e.state, e.known = a, true
+			e.state, e.known, e.era = a, true, c.era
 		}
 		e.turns++
 		e.locked--
@@ -221,38 +234,44 @@ type reading struct {
 	turns uint64 // of its entry, before it was read
 }
 
-// loadAll puts accounts into a book: as they are remembered, or else as they were read just before. It returns the ids of
-// those that do not exist; ok is false when one was forgotten meanwhile.
-func (c *Accounts) loadAll(ids []string, read map[string]reading, into *ledger.Book) (absent []string, ok bool) {
+// loadAll puts accounts into a book: as they were read just before, unless a transaction has changed them since, or else as they are
+// remembered. It returns the ids of those that do not exist, and whether another process has changed one; ok is false when one was
+// forgotten meanwhile.
+func (c *Accounts) loadAll(ids []string, read map[string]reading, into *ledger.Book) (absent []string, changed, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer func() {
+		if changed {
+			c.doubts = doubtful
+		}
+	}()
 	for _, id := range ids {
 		e := c.accounts[id]
-		if e.known {
-			into.LoadAccount(e.state)
-			continue
-		}
-		a, ok := read[id]
-		switch {
-		case !ok || a.turns != e.turns:
-			return nil, false
-		case a.Account == nil:
+		a, read := read[id]
+		switch read = read && a.turns == e.turns; {
+		case read && a.Account == nil:
 			absent = append(absent, id)
-		default:
+		case read:
+			changed = changed || e.state.ID != "" && e.state.Version != a.Version
 			into.LoadAccount(*a.Account)
+		case c.knows(e):
+			into.LoadAccount(e.state)
+		default:
+			return nil, changed, false
 		}
 	}
-	return absent, true
+	return absent, changed, true
 }
 
-// unknown returns the accounts that are not remembered, to be read; the caller has entered them. ok is false where one can't be
-// read now: a run with locks has made it forgotten while a transaction is under way that changes it.
-func (c *Accounts) unknown(ids []string) (unknown map[string]reading, ok bool) {
+// unknown returns the accounts that are not remembered, to be read, and, with doubt, those that no transaction under way changes; the caller
+// has entered them. ok is false where one can't be read now: a run with locks has made it forgotten while a transaction is under way
+// that changes it.
+func (c *Accounts) unknown(ids []string, doubt bool) (unknown map[string]reading, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		e := c.accounts[id]
-		if e.known {
+		if c.knows(e) && (!doubt || e.sent > 0) {
 			continue
 		}
 		if e.sent > 0 {
@@ -278,7 +297,7 @@ func (c *Accounts) keep(ids []string, b *ledger.Book) {
 	}
 	for a := range b.Accounts() {
 		if e := c.entry(a.ID); !e.known || e.state.Version <= a.Version {
-			e.state, e.known = a, true
+			e.state, e.known, e.era = a, true, c.era
 		}
 	}
 }
@@ -302,9 +321,36 @@ func (c *Accounts) forgetAll() {
 	}
 }
 
-// BackOff makes the next transactions read under locks.
-func (c *Accounts) BackOff() {
+// Doubted reports whether the next transaction should read the accounts that it works on.
+func (c *Accounts) Doubted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.backoff = BackoffTransactions
+	if c.doubts == 0 {
+		return false
+	}
+	c.doubts--
+	c.stale = max(c.stale-1, 0)
+	return true
+}
+
+// Doubt makes the next transactions read, because what one was decided on was stale. Where that comes often although they read, the next
+// ones are to lock, and it reports that.
+func (c *Accounts) Doubt() (often bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubts > 0 {
+		c.stale = min(c.stale+staleWeight, 2*staleOften)
+	}
+	c.doubts = doubtful
+	if often = c.stale >= staleOften; often {
+		c.backoff = BackoffTransactions
+	}
+	return often
+}
+
+// ForgetIdle drops the accounts that no transaction under way changes.
+func (c *Accounts) ForgetIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.era++
 }

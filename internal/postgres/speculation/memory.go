@@ -220,12 +220,13 @@ func (m *Memory[K]) Look(t *Entry[K], check func(K) error) error {
 	return nil
 }
 
-// Take hands out what is remembered to a speculative transaction, which counts as under way until PutBack or Ended.
-func (m *Memory[K]) Take(t *Entry[K]) (K, error) {
+// Take hands out what is remembered to a speculative transaction, which counts as under way until PutBack or Ended. In a turn of this
+// process, no other one is in its way.
+func (m *Memory[K]) Take(t *Entry[K], inTurn bool) (K, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var none K
-	if t.backoff > 0 {
+	if t.backoff > 0 && !inTurn {
 		t.backoff--
 		return none, NotSent(Backoff, nil)
 	}

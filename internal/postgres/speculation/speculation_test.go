@@ -204,10 +204,10 @@ func TestMemory(t *testing.T) {
 	look := func() *Known { k := m.Lock(t.Context(), t0, 0); m.Unlock(t0, k); return k }
 	k := state()
 	put(k)
-	if got, err := m.Take(t0); got != k || err != nil {
+	if got, err := m.Take(t0, false); got != k || err != nil {
 		t.Fatal("what was put is not there")
 	}
-	if again, err := m.Take(t0); again != nil || Reason(err) != absent {
+	if again, err := m.Take(t0, false); again != nil || Reason(err) != absent {
 		t.Fatal("it can be had twice")
 	}
 	m.Sent(t0, k, tx)
@@ -218,7 +218,7 @@ func TestMemory(t *testing.T) {
 	if got := look(); got != k || !got.Settled {
 		t.Error("what rests on committed transactions does not count as settled")
 	}
-	if got, err := m.Take(t0); got != k || err != nil {
+	if got, err := m.Take(t0, false); got != k || err != nil {
 		t.Fatal("it is gone")
 	}
 	m.PutBack(t0, k)
@@ -228,7 +228,7 @@ func TestMemory(t *testing.T) {
 
 	// One that fails while the next is made from it poisons that.
 	for range 2 {
-		if got, err := m.Take(t0); got != k || err != nil {
+		if got, err := m.Take(t0, false); got != k || err != nil {
 			t.Fatal("it is gone")
 		}
 		if t0.underWay == 1 {
@@ -247,7 +247,7 @@ func TestMemory(t *testing.T) {
 	fail := func() {
 		k := state()
 		put(k)
-		if got, err := m.Take(t0); got != k || err != nil {
+		if got, err := m.Take(t0, false); got != k || err != nil {
 			t.Fatal(err)
 		}
 		m.Sent(t0, k, tx)
@@ -328,7 +328,7 @@ func TestMemoryGoesBack(t *testing.T) {
 			var undone []int
 			var sent []*Sent
 			for i := range 3 {
-				if got, err := m.Take(e); got != k || err != nil {
+				if got, err := m.Take(e, false); got != k || err != nil {
 					t.Fatal(err)
 				}
 				sent = append(sent, &Sent{Undo: func() { undone = append(undone, i) }})
@@ -371,7 +371,7 @@ func TestLook(t *testing.T) {
 	if err := look(no); !errors.Is(err, no) || look(nil) != nil {
 		t.Errorf("what is there is not looked at: %v", err)
 	}
-	if got, err := m.Take(e); got != k || err != nil {
+	if got, err := m.Take(e, false); got != k || err != nil {
 		t.Fatal(err)
 	}
 	if err := look(no); err != nil {
@@ -389,7 +389,7 @@ func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
 	k, tx := &Known{State: auction.NewState(&auction.Auction{}, nil)}, &Sent{}
 	m.Lock(t.Context(), e, 0)
 	m.Unlock(e, k)
-	if got, err := m.Take(e); got != k || err != nil {
+	if got, err := m.Take(e, false); got != k || err != nil {
 		t.Fatal(err)
 	}
 	locked := make(chan *Known)
@@ -400,7 +400,7 @@ func TestLockedRunsWaitForTheOneBeingMade(t *testing.T) {
 		m.mu.Unlock()
 	}
 	m.Sent(e, k, tx)
-	if _, err := m.Take(e); Reason(err) != absent {
+	if _, err := m.Take(e, false); Reason(err) != absent {
 		t.Errorf("handed out to a transaction that would be overtaken: %v", err)
 	}
 	m.Ended(e, k, tx, nil)
@@ -433,11 +433,11 @@ func TestForgottenAccountsAreNotReadTooEarly(t *testing.T) {
 		c.keep(ids, changed())
 		enter(c)
 		c.Lock(ids)
-		if _, ok := c.unknown(ids); ok {
+		if _, ok := c.unknown(ids, false); ok {
 			t.Error("it would be read although it is being changed")
 		}
 		c.leave(ids, true)
-		if unknown, ok := c.unknown(ids); !ok || len(unknown) != 1 {
+		if unknown, ok := c.unknown(ids, false); !ok || len(unknown) != 1 {
 			t.Error("it can't be read although nothing is under way")
 		}
 	})
@@ -445,19 +445,19 @@ func TestForgottenAccountsAreNotReadTooEarly(t *testing.T) {
 		t.Parallel()
 		c := NewAccounts()
 		enter(c)
-		read, ok := c.unknown(ids)
+		read, ok := c.unknown(ids, false)
 		if !ok {
 			t.Fatal("it can't be read although nothing is under way")
 		}
 		read["ann"] = reading{&ann, read["ann"].turns}
-		if _, ok := c.loadAll(ids, read, ledger.NewBook(time.Now(), uuid.New)); !ok {
+		if _, _, ok := c.loadAll(ids, read, ledger.NewBook(time.Now(), uuid.New)); !ok {
 			t.Error("what was read can't be used")
 		}
 		enter(c) // Another one reads the same, is sent and ends.
 		c.keep(ids, changed())
 		c.Lock(ids)
 		c.leave(ids, true)
-		if _, ok := c.loadAll(ids, read, ledger.NewBook(time.Now(), uuid.New)); ok {
+		if _, _, ok := c.loadAll(ids, read, ledger.NewBook(time.Now(), uuid.New)); ok {
 			t.Error("it would rest on what was there before another one was sent")
 		}
 	})

@@ -151,6 +151,7 @@ const (
 	Extension = "extension" // a bid moves the round's end
 	Refusal   = "refusal"   // a command is refused
 	Stale     = "stale"     // the database has something else than what is remembered
+	Turn      = "turn"      // it is the first one of a turn, and reads what others have committed
 
 	absent    = "absent"    // nothing is remembered of the auction or campaign
 	behind    = "behind"    // a transaction that it rested on failed
@@ -212,9 +213,9 @@ func (s *Speculator) AskTime(ctx context.Context) {
 	}
 }
 
-// readUnknown reads the accounts that are not remembered.
-func (s *Speculator) readUnknown(ctx context.Context, ids []string) (map[string]reading, error) {
-	unknown, ok := s.Accounts.unknown(ids)
+// readUnknown reads the accounts that are not remembered; with doubt, also those that no transaction of this process is changing.
+func (s *Speculator) readUnknown(ctx context.Context, ids []string, doubt bool) (map[string]reading, error) {
+	unknown, ok := s.Accounts.unknown(ids, doubt)
 	switch {
 	case !ok:
 		return nil, NotSent(forgotten, nil)
@@ -237,20 +238,29 @@ type Scene struct {
 	Book      *ledger.Book  // has the accounts, and bears the latest time that it may be
 	Uncertain time.Duration // by how much it may be earlier
 	Absent    []string      // the ids of accounts that do not exist
+	Changed   bool          // another process has changed an account since this one knew it
+}
+
+// Want is what a speculative transaction works on.
+type Want struct {
+	Place, Target string // as in [Work]
+	Accounts      []string
+	Keys          []idempotency.ID
+	// Doubt has the accounts read even where they are remembered: other processes change them, too.
+	Doubt bool
 }
 
 // Commit makes sure that no other transaction of this process works on the accounts, reads those that are not remembered, and
 // sends what fill queues, as one transaction on p, or together with others that touch other accounts and targets. See [Pipeline.Commit].
-func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place, target string, accounts []string, keys []idempotency.ID,
-	fill func(b *pgx.Batch, on Scene) error,
-) error {
+func (s *Speculator) Commit(ctx context.Context, p *Pipeline, want Want, fill func(b *pgx.Batch, on Scene) error) error {
+	accounts := want.Accounts
 	_, _, timed := s.Clock.Now()
 	switch {
 	case s.o.Presence.Hopeless():
 		return NotSent("connection", pgkit.ErrAway)
 	case !timed: // It is asked for again below, for the time of the decision.
 		return NotSent(noClock, nil)
-	case s.Keys.Any(keys):
+	case s.Keys.Any(want.Keys):
 		return NotSent(repeat, nil)
 	case s.o.Blocked(accounts):
 		return NotSent(Blocked, nil)
@@ -259,17 +269,17 @@ func (s *Speculator) Commit(ctx context.Context, p *Pipeline, place, target stri
 	}
 	sent := false
 	defer func() { s.Accounts.leave(accounts, sent) }()
-	read, err := s.readUnknown(ctx, accounts)
+	read, err := s.readUnknown(ctx, accounts, want.Doubt)
 	if err != nil {
 		return err
 	}
-	err = p.Commit(ctx, Work{Place: place, Touched: append(slices.Clip(accounts), target), Commands: len(keys)}, func(b *pgx.Batch) error {
+	err = p.Commit(ctx, Work{Place: want.Place, Touched: append(slices.Clip(accounts), want.Target), Commands: len(want.Keys)}, func(b *pgx.Batch) error {
 		earliest, latest, ok := s.Clock.Now()
 		if !ok {
 			return NotSent(noClock, nil)
 		}
 		on := Scene{Book: ledger.NewBook(latest, s.o.NewID), Uncertain: latest.Sub(earliest)}
-		if on.Absent, ok = s.Accounts.loadAll(accounts, read, on.Book); !ok {
+		if on.Absent, on.Changed, ok = s.Accounts.loadAll(accounts, read, on.Book); !ok {
 			return NotSent(forgotten, nil)
 		}
 		if err := fill(b, on); err != nil {

@@ -46,6 +46,8 @@ func (m *memory) Create(_ context.Context, accounts []string, _ []idempotency.ID
 	return nil
 }
 
+func (m *memory) Await(context.Context, uuid.UUID) {}
+
 func (m *memory) Commit(_ context.Context, id uuid.UUID, want auction.Want, decide func(*auction.Unit)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

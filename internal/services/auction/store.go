@@ -36,6 +36,9 @@ type Store interface {
 	Reader
 	// Create makes auctions; the accounts are the sellers'.
 	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
+	// Await returns when it is time to take the next batch of commands on an auction: other processes may take turns with this one. It protects
+	// nothing, and waits for a fraction of a second at most.
+	Await(ctx context.Context, auction uuid.UUID)
 	// Commit works on one auction. It returns [NotFoundError] when there is no such auction. It may be called for an auction
 	// while an earlier call for it has not returned; decide is called in the order of the commits.
 	Commit(ctx context.Context, auction uuid.UUID, want Want, decide func(*Unit)) error

@@ -85,6 +85,7 @@ func NewService(store Store, o Options) *Service {
 	lanes.Overlap, lanes.MinOverlap = overlap, minOverlap
 	lanes.Divisible = func(err error) bool { return !command.Undividable(err) }
 	s.group = groupcommit.New(s.flush, lanes)
+	s.group.Admit(store.Await)
 	return s
 }
 
