@@ -62,8 +62,8 @@ func TestRememberedAccounts(t *testing.T) {
 		t.Errorf("ann has %d, ben %d", a, b)
 	}
 
-	// Another process fills ann: what is remembered here would refuse it. speculation.BackoffTransactions batches go by, so that it is trusted again.
-	for range speculation.BackoffTransactions + 1 {
+	// Another process fills ann: what is remembered here would refuse it. speculation.Doubtful batches go by, so that it is trusted again.
+	for range speculation.Doubtful + 1 {
 		testwait.Must(t, d.transfer(t, here, "ben", "ann", 1))
 		testwait.Must(t, d.transfer(t, here, "ann", "ben", 1))
 	}
@@ -73,7 +73,7 @@ func TestRememberedAccounts(t *testing.T) {
 	}
 
 	// A balance changed under the same version, as a failover that loses commits could bring about.
-	for range speculation.BackoffTransactions + 1 {
+	for range speculation.Doubtful + 1 {
 		testwait.Must(t, d.transfer(t, here, "ben", "ann", 1))
 	}
 	before := balance("ann")

@@ -13,9 +13,9 @@ import (
 const (
 	// maxAccounts bounds the memory to some tens of megabytes.
 	maxAccounts = 200_000
-	// doubtful is how many transactions read the accounts that they work on, although they are remembered, after another process was
+	// Doubtful is how many transactions read the accounts that they work on, although they are remembered, after another process was
 	// found to have changed one.
-	doubtful = 1024
+	Doubtful = 128
 	// staleWeight and staleOften: reading does not help where more than one transaction in staleWeight finds an account that was changed after
 	// it was read. staleOften is how much of that is seen first.
 	staleWeight = 8
@@ -242,7 +242,7 @@ func (c *Accounts) loadAll(ids []string, read map[string]reading, into *ledger.B
 	defer c.mu.Unlock()
 	defer func() {
 		if changed {
-			c.doubts = doubtful
+			c.doubts = Doubtful
 		}
 	}()
 	for _, id := range ids {
@@ -341,7 +341,7 @@ func (c *Accounts) Doubt() (often bool) {
 	if c.doubts > 0 {
 		c.stale = min(c.stale+staleWeight, 2*staleOften)
 	}
-	c.doubts = doubtful
+	c.doubts = Doubtful
 	if often = c.stale >= staleOften; often {
 		c.backoff = BackoffTransactions
 	}

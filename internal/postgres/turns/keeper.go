@@ -30,7 +30,7 @@ func (t *Turns) keep() {
 	var conn *pgx.Conn
 	defer func() {
 		if conn != nil {
-			gone, cancel := context.WithTimeout(context.Background(), drain)
+			gone, cancel := context.WithTimeout(context.Background(), t.pace.drain)
 			defer cancel()
 			_ = conn.Close(gone) // With the session goes its lock.
 		}
@@ -63,7 +63,7 @@ func (t *Turns) keep() {
 
 // wanted waits until somebody wants a turn. It reports false, and the keeper has ended, where nobody does for long.
 func (t *Turns) wanted() bool {
-	timeout := time.NewTimer(idle)
+	timeout := time.NewTimer(t.pace.idle)
 	defer timeout.Stop()
 	for over := false; ; {
 		t.mu.Lock()
@@ -123,7 +123,7 @@ func (t *Turns) turn() {
 	t.waiting = nil
 	t.mu.Unlock()
 
-	end := time.NewTimer(Length)
+	end := time.NewTimer(t.pace.length)
 	defer end.Stop()
 	for open := true; open; {
 		t.mu.Lock()
@@ -131,7 +131,7 @@ func (t *Turns) turn() {
 		t.mu.Unlock()
 		var lingered <-chan time.Time
 		if unused {
-			lingered = time.After(linger)
+			lingered = time.After(t.pace.linger)
 		}
 		select {
 		case <-t.changed:
@@ -145,7 +145,7 @@ func (t *Turns) turn() {
 	t.mu.Lock()
 	r.closing = true
 	t.mu.Unlock()
-	late := time.NewTimer(drain)
+	late := time.NewTimer(t.pace.drain)
 	defer late.Stop()
 	for {
 		t.mu.Lock()

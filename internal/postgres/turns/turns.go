@@ -20,24 +20,27 @@ import (
 
 const (
 	// Length is for how long transactions may begin in a turn. All that others want has to wait as long, and each turn has the
-	// price of one transaction under locks for each target, and of a change from one process to another.
+	// price of reading what others have committed, and of a change from one process to another.
 	Length = 15 * time.Millisecond
-	// linger is after what time without a transaction a turn ends early.
-	linger = time.Millisecond
-	// drain bounds how long a turn's last transactions are waited for.
-	drain = 50 * time.Millisecond
-	// Patience bounds the wait for a turn.
+	// Patience bounds the wait for a turn of another process.
 	Patience = 250 * time.Millisecond
-	// memory is for how long turns are taken at a target after another process was met there.
-	memory = time.Second
-	// idle is after what time without work the session is closed.
-	idle = 500 * time.Millisecond
+
 	// session is after what time PostgreSQL ends the session of a process that is stopped in its turn.
 	session = 2 * time.Second
+	// memory is for how long turns are taken at a target after another process was met there.
+	memory = time.Second
 	// quiet is for how long no turn is taken after one was waited for in vain; it doubles up to maxQuiet as long as that goes on.
 	quiet    = time.Second
 	maxQuiet = time.Minute
 )
+
+// pace is how long things take that tests want to take longer, or shorter.
+type pace struct {
+	length time.Duration // Length
+	linger time.Duration // after what time without a transaction a turn ends early
+	drain  time.Duration // bounds how long a turn's last transactions are waited for
+	idle   time.Duration // after what time without work the session is closed
+}
 
 // Options are what [New] needs.
 type Options struct {
@@ -49,12 +52,14 @@ type Options struct {
 
 // New returns turns of a process that has met no other one.
 func New(o Options) *Turns {
-	return &Turns{o: o, met: map[string]time.Time{}, changed: make(chan struct{}, 1), closing: make(chan struct{})}
+	usual := pace{length: Length, linger: time.Millisecond, drain: 50 * time.Millisecond, idle: 500 * time.Millisecond}
+	return &Turns{o: o, pace: usual, met: map[string]time.Time{}, changed: make(chan struct{}, 1), closing: make(chan struct{})}
 }
 
 // Turns are the turns of one process at the targets of one database. It is safe for concurrent use.
 type Turns struct {
 	o       Options
+	pace    pace
 	changed chan struct{} // has one where the keeper should look again
 	closing chan struct{} // closed by Close
 	keeper  sync.WaitGroup
