@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -37,7 +38,7 @@ func (s *Auctions) refresh(ctx context.Context, id uuid.UUID) {
 		return
 	}
 	s.db.metAnother(known.Auction.Topic())
-	// What was placed between the two statements is of a later version, which a guard refuses.
+	news = slices.DeleteFunc(news, func(b speculation.LastBid) bool { return b.Seq > row.Seq }) // What came between the statements.
 	if !canCatchUp(known, row) || !catchUp(known, row, news) {
 		known = nil
 	}
