@@ -33,7 +33,7 @@ func (s *Auctions) refresh(ctx context.Context, id uuid.UUID) {
 		known = nil
 		return
 	}
-	row, _ := read.auction(id) //nolint:errcheck // It was found.
+	row, _ := read.auction(id) // It was found.
 	if known.Revision == row.revision && known.Auction.Version == row.Version {
 		return
 	}

@@ -166,8 +166,10 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, inTurn
 		return speculation.NotSent(speculation.Backoff, nil)
 	}
 	err := l.db.spec.Commit(ctx, l.db.spec.Pipeline(0),
-		speculation.Want{Place: crashpoint.LedgerBeforeCommit, Target: ledgerTransaction, Accounts: want.Accounts, Keys: keys,
-			Doubt: !inTurn && l.db.spec.Accounts.Doubted()},
+		speculation.Want{
+			Place: crashpoint.LedgerBeforeCommit, Target: ledgerTransaction, Accounts: want.Accounts, Keys: keys,
+			Doubt: !inTurn && l.db.spec.Accounts.Doubted(),
+		},
 		func(b *pgx.Batch, on speculation.Scene) error {
 			if inTurn && on.Changed {
 				l.db.metAnother(ledgerTransaction)

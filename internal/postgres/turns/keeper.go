@@ -13,7 +13,7 @@ import (
 // The lock is that of two bytes, "FT", which nothing else uses.
 const (
 	takeTurn = `SELECT pg_advisory_lock(x'4654'::integer, 0)`
-	passOn   = `SELECT pg_advisory_unlock(x'4654'::integer, 0)`
+	giveTurn = `SELECT pg_advisory_unlock(x'4654'::integer, 0)`
 )
 
 // keep takes turns for as long as somebody wants them.
@@ -46,7 +46,7 @@ func (t *Turns) keep() {
 		switch {
 		case err == nil:
 			t.turn()
-			_, err = conn.Exec(ctx, passOn)
+			_, err = conn.Exec(ctx, giveTurn)
 		case pgkit.Code(err) == pgkit.LockTimeout:
 			t.refuse("late")
 			err = nil

@@ -86,7 +86,7 @@ func waiting(t *testing.T, conn *pgx.Conn) {
 	})
 }
 
-var forLong = map[string]string{"lock_timeout": "1h", "idle_session_timeout": "1h"} //nolint:gochecknoglobals // A constant, but for the type.
+var forLong = map[string]string{"lock_timeout": "1h", "idle_session_timeout": "1h"}
 
 func TestWhoMeetsNobodyTakesNoTurns(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestLateTurns(t *testing.T) {
 	if p.hush != quiet {
 		t.Errorf("asks for none for %v", p.hush)
 	}
-	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), passOn)))
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), giveTurn)))
 	p.mu.Lock()
 	p.quiet = time.Time{}
 	p.mu.Unlock()
