@@ -33,7 +33,9 @@ func longAgo(ctx context.Context, url string) error {
 	year, now := time.Now().Year()-1, time.Now()
 	err = partitionstest.Begin(ctx, conn, time.Date(year, 1, 15, 0, 0, 0, 0, time.UTC), now)
 	for month := time.January; month <= time.February && err == nil; month++ {
-		_, err = conn.Exec(ctx, partitionstest.Month(year, month, 1, 1000))
+		if _, err = conn.Exec(ctx, partitionstest.Month(year, month, 1, 1000)); err == nil {
+			err = partitionstest.Holds(ctx, conn, time.Date(year, month, 1, 0, 0, 0, 0, time.UTC))
+		}
 	}
 	return errors.Join(err, conn.Close(ctx))
 }
@@ -117,6 +119,10 @@ func TestBooksAfterAnArchive(t *testing.T) {
 	_, err = l.Transfer(t.Context(), partitions.At(time.Date(time.Now().Year()-1, 1, 7, 0, 0, 0, 0, time.UTC)))
 	if gone, is := errors.AsType[*ledger.TransferNotFoundError](err); !is || gone.Archived.IsZero() {
 		t.Errorf("an archived transfer: %v", err)
+	}
+	_, err = l.Hold(t.Context(), partitions.At(time.Date(time.Now().Year()-1, 1, 7, 0, 0, 0, 0, time.UTC)))
+	if gone, is := errors.AsType[*ledger.HoldNotFoundError](err); !is || gone.Archived.IsZero() {
+		t.Errorf("an archived hold: %v", err)
 	}
 	_, err = l.Transfer(t.Context(), newID())
 	if absent, is := errors.AsType[*ledger.TransferNotFoundError](err); !is || !absent.Archived.IsZero() {

@@ -170,7 +170,7 @@ func moveFree(ctx context.Context, db Begin, t Turn) error {
 	for last := ""; ; {
 		began := time.Now()
 		var found []openHold
-		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) (err error) {
+		err := locking(ctx, db, func(tx pgx.Tx) (err error) {
 			found, err = pgkit.Rows(ctx, tx, pgx.RowToStructByPos[openHold], fmt.Sprintf(lockOpen, t.Table()), last, holdsAtOnce)
 			if err == nil && len(found) > 0 {
 				err = moveHolds(ctx, tx, t, found)
