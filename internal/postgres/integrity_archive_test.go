@@ -150,6 +150,14 @@ func TestUnfinishedHistoryIsReported(t *testing.T) {
 		}
 		return found
 	}
+	if found := reported(); len(found) != 1 || !strings.Contains(found[0], "the table of holds was last turned at ") {
+		t.Errorf("reported: %q", found)
+	}
+	exec(t, db, `UPDATE hold_turns SET settled_at = NULL WHERE number = 2`)
+	if found := reported(); len(found) != 1 || !strings.Contains(found[0], "turn 2 of the table of holds was begun at ") {
+		t.Errorf("reported: %q", found)
+	}
+	exec(t, db, `UPDATE hold_turns SET settled_at = now() WHERE number = 2`)
 	if found := reported(); len(found) > 0 {
 		t.Errorf("reported: %q", found)
 	}
