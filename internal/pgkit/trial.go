@@ -63,8 +63,8 @@ func trials(payload string, key int64) []trial {
 			{`SELECT set_config('fairlead.probe', 'here', true)`, `SELECT coalesce(current_setting('fairlead.probe', true), '') = 'here'`},
 		}},
 		{Lack{Capability: Partitions, What: "partitions by range, or inheritance", Instead: "history stays in one piece, and can't be archived"}, [][]string{
-			{begin, `CREATE TEMPORARY TABLE fairlead_probe (a integer PRIMARY KEY) PARTITION BY RANGE (a) ON COMMIT DROP`,
-				`CREATE TEMPORARY TABLE fairlead_whole (a integer)`, `CREATE TEMPORARY TABLE fairlead_part () INHERITS (fairlead_whole)`},
+			{begin, `CREATE TEMPORARY TABLE fairlead_probe (a integer PRIMARY KEY) PARTITION BY RANGE (a) ON COMMIT DROP`},
+			{`CREATE TEMPORARY TABLE fairlead_whole (a integer)`, `CREATE TEMPORARY TABLE fairlead_part () INHERITS (fairlead_whole)`},
 			{rollback},
 		}},
 		{Lack{Capability: ReadCommitted, What: "READ COMMITTED", Instead: "nothing"}, [][]string{
