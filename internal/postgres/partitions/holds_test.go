@@ -2,13 +2,13 @@ package partitions_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
@@ -51,6 +51,15 @@ func newHolds(t *testing.T) *pgxpool.Pool {
 	testwait.Must(t, err)
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// begin begins a transaction that ends with the test.
+func begin(t *testing.T, db *pgxpool.Pool) pgx.Tx {
+	t.Helper()
+	tx, err := db.Begin(t.Context())
+	testwait.Must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }) // The pool waits for it.
+	return tx
 }
 
 // nextMonth is a time at which the next turn is due.
@@ -181,9 +190,8 @@ func TestTurnIsInterrupted(t *testing.T) {
 	t.Parallel()
 	db := newHolds(t)
 	before, open := ask[string](t, db, allHolds), ask[string](t, db, openOnes)
-	tx, err := db.Begin(t.Context())
-	testwait.Must(t, err)
-	_, err = tx.Exec(t.Context(), `SELECT FROM accounts WHERE id = 'a9' FOR NO KEY UPDATE`)
+	tx := begin(t, db)
+	_, err := tx.Exec(t.Context(), `SELECT FROM accounts WHERE id = 'a9' FOR NO KEY UPDATE`)
 	testwait.Must(t, err)
 	n, err := partitions.TurnHolds(t.Context(), db, nextMonth())
 	if pgkit.Code(err) != "55P03" || n != 0 {
@@ -205,13 +213,11 @@ func TestTurnIsInterrupted(t *testing.T) {
 	want(t, "in closed_holds", ask[int](t, db, `SELECT count(*) FROM closed_holds`), 601)
 
 	// A table that somebody reads for long is not turned: commands do not wait behind it.
-	tx, err = db.Begin(t.Context())
-	testwait.Must(t, err)
+	tx = begin(t, db)
 	_, err = tx.Exec(t.Context(), `SELECT count(*) FROM hold_rows`)
 	testwait.Must(t, err)
 	exec(t, db, `UPDATE hold_turns SET settled_at = settled_at - interval '40 days'`)
 	if n, err := partitions.TurnHolds(t.Context(), db, time.Now()); pgkit.Code(err) != "55P03" || n != 0 || ask[int](t, db, `SELECT max(number) FROM hold_turns`) != 1 {
 		t.Errorf("beside a reader: %d, %v", n, err)
 	}
-	testwait.Must(t, errors.Join(tx.Rollback(t.Context())))
 }
