@@ -90,6 +90,7 @@ func TestTurnHolds(t *testing.T) {
 	want(t, "all holds", ask[string](t, db, allHolds), before)
 	want(t, "the open ones", ask[string](t, db, openOnes), open)
 	want(t, "the table", ask[string](t, db, shape), was)
+	want(t, "parts of hold_rows are looked for", ask[bool](t, db, `SELECT relhassubclass FROM pg_class WHERE oid = 'hold_rows'::regclass`), false)
 	want(t, "in hold_rows", ask[int](t, db, `SELECT count(*) FROM hold_rows`), 450)
 	want(t, "in closed_holds", ask[int](t, db, `SELECT count(*) FROM closed_holds`), 600)
 	want(t, "closed ones that moved", ask[int](t, db, `SELECT count(*) FROM hold_rows WHERE status <> 'open'`), 0)
