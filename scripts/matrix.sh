@@ -64,7 +64,7 @@ install() {
 # statements on tables with statistics.
 versioned='Statement|Migrat|Step|LaterVersions|Indexes|Plans|Check|Snapshot|Settings|Connections|StoredKeys|Sweep|Identity|Prepared|TwoPhase'
 versioned="$versioned|Deadlocks|LockTimeouts|FinalErrors|LockedRow|Contested|Notif|Parameter|TheDatabase|IntegritySums|Readiness|Replication|LostAnswer|OldPrimary|PostgresDies|SilentCommit"
-versioned="$versioned|Conformance$|LifeOfAClaim|PrismaTable$|Protocol$|Install|BothOrNeither|Prune$|Archive|Convert"
+versioned="$versioned|Conformance$|LifeOfAClaim|PrismaTable$|Protocol$|Install|BothOrNeither|Prune$|Archive|Convert|Turn"
 
 # on VERSION: runs the tests on it.
 on() {

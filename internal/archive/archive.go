@@ -137,13 +137,17 @@ func Run(ctx context.Context, pool *pgxpool.Pool, o Options) (Result, error) {
 
 func (r *runner) run(ctx context.Context) (out Result, err error) {
 	out.Made = []Archive{}
-	for from := uuid.Nil; ; {
+	if err := r.turnHolds(ctx); err != nil {
+		return out, err
+	}
+	var last period
+	for {
 		a, err := r.underWay(ctx)
 		if err != nil {
 			return out, err
 		}
 		if a == nil {
-			next, err := r.next(ctx, from)
+			next, err := r.next(ctx, last)
 			if err != nil {
 				return out, err
 			}
@@ -157,7 +161,7 @@ func (r *runner) run(ctx context.Context) (out Result, err error) {
 			if r.DryRun {
 				next.number += len(out.Made)
 				out.Made = append(out.Made, next.described(r.Directory))
-				from = next.upto
+				last = next
 				continue
 			}
 			if a, err = r.seal(ctx, next); err != nil {
@@ -174,11 +178,28 @@ func (r *runner) run(ctx context.Context) (out Result, err error) {
 	}
 }
 
+// turnHolds has the closed holds be where archives take them from. Servers do it, too. Where somebody uses holds for long, they stay for a later archive.
+func (r *runner) turnHolds(ctx context.Context) error {
+	if r.DryRun {
+		return nil
+	}
+	var now time.Time
+	if err := r.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
+		return err
+	}
+	_, err := partitions.TurnHolds(ctx, r.pool, now)
+	if code := pgkit.Code(err); code == pgkit.LockTimeout || code == deadlock {
+		return nil
+	}
+	return err
+}
+
 // period is what the next archive has.
 type period struct {
 	number     int
 	from, upto uuid.UUID
 	pieces     []partitions.Partition
+	turn       int    // of the closed holds among the pieces; 0: there are none
 	why        string // there is none
 }
 
@@ -190,15 +211,15 @@ func (p *period) described(directory string) Archive {
 	return a.described()
 }
 
-// next returns what is to be archived next, after from or after the last archive.
-func (r *runner) next(ctx context.Context, from uuid.UUID) (p period, err error) {
+// next returns what is to be archived next, after the last archive; in a dry run, after what would be the last one.
+func (r *runner) next(ctx context.Context, last period) (p period, err error) {
 	const selectLast = `SELECT coalesce(max(number), 0) + 1, (SELECT upto FROM archived), clock_timestamp() FROM archives`
 	var now time.Time
 	if err := r.pool.QueryRow(ctx, selectLast).Scan(&p.number, &p.from, &now); err != nil {
 		return p, err
 	}
-	if r.DryRun && string(from[:]) > string(p.from[:]) {
-		p.from = from
+	if r.DryRun && string(last.upto[:]) > string(p.from[:]) {
+		p.from = last.upto
 	}
 	all, err := partitions.List(ctx, r.pool, partitions.Tables()...)
 	if err != nil {
@@ -228,8 +249,26 @@ func (r *runner) next(ctx context.Context, from uuid.UUID) (p period, err error)
 		p.why = fmt.Sprintf("the oldest partitions end at %s, which is not before %s", end.Format(time.RFC3339), r.Before.UTC().Format(time.RFC3339))
 	case end.After(limit):
 		p.why = fmt.Sprintf("the oldest partitions end at %s: history is archived when it is %g hours old", end.Format(time.RFC3339), r.MinAge.Hours())
+	default:
+		err = p.addHolds(ctx, r.pool, last.turn)
 	}
-	return p, nil
+	return p, err
+}
+
+// addHolds adds the oldest holds after a turn, where all of them were closed before the archive's end. Months of two turns are those of a pause in which no
+// server was at work; the later one's holds leave with the next archive.
+func (p *period) addHolds(ctx context.Context, q partitions.Querier, after int) error {
+	turns, err := partitions.Settled(ctx, q)
+	for _, t := range turns {
+		if t.Number > after {
+			if !t.SettledAt.After(partitions.Time(p.upto)) {
+				p.turn = t.Number
+				p.pieces = append(p.pieces, partitions.Partition{Table: partitions.ClosedHolds, Name: t.Table(), To: p.upto})
+			}
+			break
+		}
+	}
+	return err
 }
 
 const selectRecords = `SELECT number, upto, coalesce(lag(upto) OVER (ORDER BY number), '00000000-0000-0000-0000-000000000000') AS since, host, directory, files, carried,

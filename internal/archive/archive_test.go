@@ -60,6 +60,9 @@ func old(ctx context.Context, url string) error {
 		if _, err := conn.Exec(ctx, partitionstest.Month(2025, month, 1, 1000)); err != nil {
 			return fmt.Errorf("%v: %w", month, err)
 		}
+		if err := partitionstest.Holds(ctx, conn, time.Date(2025, month, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+			return fmt.Errorf("holds of %v: %w", month, err)
+		}
 	}
 	return conn.Close(ctx)
 }
@@ -142,6 +145,31 @@ func (w *world) same(a archive.Archive, table string) {
 	}
 }
 
+// sameHolds compares the holds in the files, and those that are left, with those that were in the table before_holds.
+func (w *world) sameHolds(made ...archive.Archive) {
+	w.t.Helper()
+	w.exec(`CREATE TABLE back_holds (LIKE closed_holds INCLUDING GENERATED)`)
+	conn, err := w.pool.Acquire(w.t.Context())
+	testwait.Must(w.t, err)
+	defer conn.Release()
+	rows := int64(0)
+	for _, a := range made {
+		for _, f := range a.Files {
+			if f.Table == partitions.ClosedHolds {
+				_, err = conn.Conn().PgConn().CopyFrom(w.t.Context(), unzip(w.t, filepath.Join(a.Directory, f.Name)), `COPY back_holds FROM STDIN (FORMAT csv, HEADER)`)
+				testwait.Must(w.t, err)
+				rows += f.Rows
+			}
+		}
+	}
+	const differ = `SELECT count(*) FROM ((SELECT * FROM found EXCEPT ALL SELECT * FROM before_holds) UNION ALL (SELECT * FROM before_holds EXCEPT ALL SELECT * FROM found)) AS d`
+	w.exec(`ALTER TABLE back_holds DROP COLUMN auction; CREATE VIEW found AS SELECT * FROM back_holds UNION ALL SELECT * FROM holds`)
+	if n := ask[int](w, differ); n != 0 || rows == 0 {
+		w.t.Errorf("%d holds differ, %d are in the files", n, rows)
+	}
+	w.exec(`DROP VIEW found; DROP TABLE back_holds`)
+}
+
 // auction adds an auction with 40 events.
 func (w *world) auction(id uuid.UUID, status string) {
 	w.t.Helper()
@@ -153,7 +181,8 @@ func (w *world) auction(id uuid.UUID, status string) {
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers`)
+	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers;
+		CREATE TABLE before_holds AS SELECT * FROM holds`)
 	w.exec(`INSERT INTO audit_log SELECT id, at, 'admin', 'keys.create', 'k', 'r' FROM entries WHERE account = 'old-03'`)
 	referenced := ask[uuid.UUID](w, `SELECT id FROM transfers WHERE kind = 'deposit' ORDER BY id LIMIT 1`)
 	w.exec(`INSERT INTO transfer_references VALUES ($1, 'invoice 7', true, 12)`, referenced)
@@ -178,6 +207,10 @@ func TestArchive(t *testing.T) {
 		w.same(a, partitions.Entries)
 		w.same(a, partitions.Transfers)
 	}
+	w.sameHolds(r.Made...)
+	if left := ask[int](w, `SELECT count(*) FROM holds`); left != 12*(28+1+3) {
+		t.Errorf("%d holds are left", left)
+	}
 	w.valid("after")
 	if left, first := ask[int](w, `SELECT count(*) FROM auction_bids`), ask[int](w, `SELECT first_seq FROM auctions`); left != 0 || first != 41 {
 		t.Errorf("%d bids are left, of an auction whose first event that is kept is %d", left, first)
@@ -198,7 +231,7 @@ func TestArchive(t *testing.T) {
 		t.Errorf("the transfer with a reference: %+v, %v", found, err)
 	}
 	c, err := archive.Check(t.Context(), w.pool, w.directory, nil)
-	if err != nil || c.Archives != 2 || c.Entries != 2*12*3*28*2 || c.Transfers != 2*12*3*28 {
+	if err != nil || c.Archives != 2 || c.Entries != 2*12*3*28*2 || c.Transfers != 2*12*3*28 || c.Holds != 2*12*(28+1) {
 		t.Errorf("the files: %+v, %v", c, err)
 	}
 	if left := ask[int](w, `SELECT count(*) FROM pg_class WHERE relname LIKE '%\_first' AND relkind = 'r'`); left != 0 {
@@ -229,7 +262,8 @@ func TestArchive(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers`)
+	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers;
+		CREATE TABLE before_holds AS SELECT * FROM holds`)
 	var made []archive.Archive
 	for steps := 1; ; steps++ {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -259,6 +293,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	w.same(made[0], partitions.Entries)
 	w.same(made[0], partitions.Transfers)
+	w.sameHolds(made[0])
 	w.valid("after all")
 	if _, err := archive.Check(t.Context(), w.pool, w.directory, nil); err != nil {
 		t.Error(err)
@@ -269,7 +304,7 @@ func TestInterrupted(t *testing.T) {
 		names[i] = filepath.Base(names[i])
 	}
 	slices.Sort(names)
-	if got := strings.Join(names, " "); got != "auction_bids.csv.gz auction_events.csv.gz audit_log.csv.gz entries.csv.gz manifest.json transfers.csv.gz" {
+	if got := strings.Join(names, " "); got != "auction_bids.csv.gz auction_events.csv.gz audit_log.csv.gz closed_holds.csv.gz entries.csv.gz manifest.json transfers.csv.gz" {
 		t.Errorf("the directory has %s", got)
 	}
 }
@@ -393,6 +428,12 @@ func TestDamage(t *testing.T) {
 		testwait.Must(t, os.WriteFile(path, whole, 0o600))
 	}
 	testwait.Must(t, check())
+	w.exec(`UPDATE closed_holds SET captured = captured - 1 WHERE id = (SELECT id FROM closed_holds WHERE status = 'captured' AND captured > 1 LIMIT 1)`)
+	testwait.Must(t, check()) // Of that month no transfer is in the files.
+	w.run(archive.Options{Before: april})
+	if err := check(); err == nil || !strings.Contains(err.Error(), "the captured holds in the files are not what their transfers say") {
+		t.Errorf("what a hold captured was changed: %v", err)
+	}
 	w.exec(`UPDATE archive_sums SET amount = amount + 1 WHERE account = 'old-07'`)
 	if err := check(); err == nil || !strings.Contains(err.Error(), "old-07") {
 		t.Errorf("a sum was changed: %v", err)

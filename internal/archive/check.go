@@ -2,10 +2,10 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"path/filepath"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,9 +17,9 @@ const selectSums = `SELECT account, currency, side, amount::text FROM archive_su
 
 // Checked is what was found in the files of all archives.
 type Checked struct {
-	Archives           int
-	Entries, Transfers int64
-	Bytes              int64 // compressed
+	Archives                  int
+	Entries, Transfers, Holds int64
+	Bytes                     int64 // compressed
 }
 
 // Check reads the archives' files in a directory. It compares them with their hashes, adds the entries up by account, compares the sums with those in the
@@ -30,7 +30,7 @@ func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress f
 	if err != nil {
 		return c, err
 	}
-	var moved sides
+	var moved moves
 	for i := range all {
 		r := &all[i]
 		found := books{}
@@ -47,6 +47,8 @@ func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress f
 				c.Entries += f.Rows
 			case partitions.Transfers:
 				c.Transfers += f.Rows
+			case partitions.ClosedHolds:
+				c.Holds += f.Rows
 			}
 		}
 		if err := r.agrees(ctx, pool, found); err != nil {
@@ -55,20 +57,22 @@ func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress f
 		c.Archives++
 	}
 	if c.Archives > 0 {
-		// Of the last transfers in the files, entries may be in the tables.
-		later, err := laterSides(ctx, pool, all[len(all)-1])
-		if err != nil {
+		// Of the last transfers in the files, entries and holds may be in the tables.
+		if err := moved.addLater(ctx, pool, all[len(all)-1]); err != nil {
 			return c, err
 		}
-		if moved += later; moved != 0 {
-			return c, fmt.Errorf("the entries in the files are not what their transfers say")
+		switch {
+		case moved.entries != 0:
+			return c, errors.New("the entries in the files are not what their transfers say")
+		case moved.captures != 0:
+			return c, errors.New("the captured holds in the files are not what their transfers say")
 		}
 	}
 	return c, nil
 }
 
 // sum reads a file, and adds what its rows say to the sums.
-func (f File) sum(ctx context.Context, directory string, pace func() error, found books, moved *sides) error {
+func (f File) sum(ctx context.Context, directory string, pace func() error, found books, moved *moves) error {
 	switch f.Table {
 	case partitions.Entries:
 		return f.read(ctx, directory, []string{"account", "version", "transfer", "amount", "currency"}, pace, func(row []string) error {
@@ -81,17 +85,28 @@ func (f File) sum(ctx context.Context, directory string, pace func() error, foun
 				p.Side = int16(amount.Sign()) //nolint:gosec // One of three.
 			}
 			found.add(p, amount)
-			return moved.add(row[2], row[0], row[3], row[4], -1)
+			return moved.entries.add(row[2], row[0], row[3], row[4], -1)
 		})
 	case partitions.Transfers:
-		return f.read(ctx, directory, []string{"id", "source", "destination", "amount", "currency", "status"}, pace, func(row []string) error {
+		return f.read(ctx, directory, []string{"id", "source", "destination", "amount", "currency", "status", "kind"}, pace, func(row []string) error {
 			if row[5] != "completed" {
 				return nil
 			}
-			if err := moved.add(row[0], row[1], "-"+row[3], row[4], 1); err != nil {
-				return err
+			err := errors.Join(moved.entries.add(row[0], row[1], "-"+row[3], row[4], 1), moved.entries.add(row[0], row[2], row[3], row[4], 1))
+			if row[6] == "capture" {
+				err = errors.Join(err, moved.captures.add(row[0], row[1], row[3], "", 1))
 			}
-			return moved.add(row[0], row[2], row[3], row[4], 1)
+			return err
+		})
+	case partitions.ClosedHolds:
+		return f.read(ctx, directory, []string{"status", "transfer", "account", "captured"}, pace, func(row []string) error {
+			switch row[0] {
+			case "captured":
+				return moved.captures.add(row[1], row[2], row[3], "", -1)
+			case "open":
+				return errors.New("the hold is open")
+			}
+			return nil
 		})
 	}
 	return f.read(ctx, directory, nil, pace, func([]string) error { return nil })
@@ -122,16 +137,32 @@ func (r *record) agrees(ctx context.Context, q partitions.Querier, found books) 
 	return nil
 }
 
-// laterSides are the entries in the tables of transfers in the files. They were written within moments of the archive's end.
-func laterSides(ctx context.Context, q partitions.Querier, last record) (s sides, err error) {
-	const selectLater = `SELECT transfer::text, account, amount::text, currency FROM entries WHERE transfer < $1 AND id >= $1`
-	rows, err := q.Query(ctx, selectLater, last.Upto)
-	if err != nil {
-		return 0, err
-	}
-	var transfer, account, amount, currency string
-	_, err = pgx.ForEachRow(rows, []any{&transfer, &account, &amount, &currency}, func() error {
-		return s.add(strings.ToLower(transfer), account, amount, currency, -1)
+// addLater adds what is in the tables of transfers in the files: entries that were written within moments of the archive's end, and the captured holds that
+// were not archived with their transfers.
+func (m *moves) addLater(ctx context.Context, pool *pgxpool.Pool, last record) error {
+	const (
+		laterEntries  = `SELECT transfer::text, account, amount::text, currency FROM entries WHERE transfer < $1 AND id >= $1`
+		laterCaptures = `SELECT transfer::text, account, captured::text, '' FROM holds WHERE status = 'captured' AND transfer < $1`
+	)
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, freely); err != nil {
+			return err
+		}
+		for _, later := range []struct {
+			sql string
+			of  *sides
+		}{{laterEntries, &m.entries}, {laterCaptures, &m.captures}} {
+			rows, err := tx.Query(ctx, later.sql, last.Upto)
+			if err != nil {
+				return err
+			}
+			var transfer, account, amount, currency string
+			if _, err = pgx.ForEachRow(rows, []any{&transfer, &account, &amount, &currency}, func() error {
+				return later.of.add(transfer, account, amount, currency, -1)
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	return s, err
 }

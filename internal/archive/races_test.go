@@ -3,8 +3,10 @@ package archive_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +43,8 @@ func TestLateRows(t *testing.T) {
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers`)
+	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers;
+		CREATE TABLE before_holds AS SELECT * FROM holds`)
 	var all errgroup.Group
 	made := make(chan archive.Archive, 10)
 	for range 4 {
@@ -74,6 +77,7 @@ func TestTwoAtOnce(t *testing.T) {
 		w.same(a, partitions.Entries)
 		w.same(a, partitions.Transfers)
 	}
+	w.sameHolds(slices.Collect(maps.Values(seen))...)
 	w.valid("after all")
 	if c, err := archive.Check(t.Context(), w.pool, w.directory, nil); err != nil || c.Archives != 2 {
 		t.Errorf("%+v, %v", c, err)
@@ -88,7 +92,7 @@ func TestOlderCopy(t *testing.T) {
 		if !strings.HasPrefix(p.Doing, "dropping") {
 			return
 		}
-		w.exec(`UPDATE archives SET detached_at = NULL; ALTER TABLE transfers DETACH PARTITION transfers_kept_1`)
+		w.exec(`UPDATE archives SET detached_at = NULL; ALTER TABLE transfers DETACH PARTITION transfers_kept_1; ALTER TABLE closed_holds_1 INHERIT closed_holds`)
 		for _, table := range partitions.Tables() {
 			w.exec(fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT begins; ALTER TABLE %[1]s ATTACH PARTITION %[1]s_first FOR VALUES FROM (MINVALUE) TO ('%s')`, table, partitions.At(february)))
 		}

@@ -29,14 +29,17 @@ const (
 		SELECT $1, account, currency, CASE WHEN version = 0 THEN sign(amount) ELSE 0 END, max(version), sum(amount) FROM %s
 		WHERE ctid >= $2::text::tid AND ctid < $3::text::tid GROUP BY 2, 3, 4 ORDER BY 2
 		ON CONFLICT (account, currency, side, archive) DO UPDATE SET amount = s.amount + excluded.amount, version = greatest(s.version, excluded.version)`
-	saveCarried  = `UPDATE archives SET carried = $3 WHERE number = $1 AND carried = $2 AND detached_at IS NULL`
+	saveCarried = `UPDATE archives SET carried = $3 WHERE number = $1 AND carried = $2 AND detached_at IS NULL`
+	// selectColumns are those that COPY writes of a table: all but generated ones.
+	selectColumns = `SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
+		WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''`
 	selectBlocks = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 	// kept are the transfers that are asked for after they are archived.
 	kept         = `id IN (SELECT transfer FROM transfer_references WHERE completed) OR id IN (SELECT transfer FROM saga_legs WHERE transfer IS NOT NULL)`
 	expireEvents = `UPDATE auctions SET first_seq = seq + 1
 		WHERE id IN (SELECT id FROM auctions WHERE id >= $1 AND id < $2 AND first_seq <= seq ORDER BY id LIMIT $3 FOR UPDATE)`
 	holdRecord     = `SELECT detached_at IS NOT NULL FROM archives WHERE number = $1 AND upto = $2 AND dropped_at IS NULL FOR UPDATE`
-	selectAttached = `SELECT relispartition FROM pg_class WHERE oid = to_regclass($1)`
+	selectAttached = `SELECT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = to_regclass($1))`
 	endDetach      = `UPDATE archives SET detached_at = clock_timestamp() WHERE number = $1`
 	endDrop        = `UPDATE archives SET dropped_at = clock_timestamp() WHERE number = $1`
 	dropSums       = `DELETE FROM archive_sums WHERE archive = $1`
@@ -194,6 +197,10 @@ func (r *runner) copy(ctx context.Context, a *record, directory string, f File) 
 	if err != nil {
 		return f, err
 	}
+	var columns string
+	if err := r.pool.QueryRow(ctx, selectColumns, f.Partition).Scan(&columns); err != nil {
+		return f, err
+	}
 	w, err := create(filepath.Join(directory, f.Name))
 	if err != nil {
 		return f, err
@@ -204,8 +211,8 @@ func (r *runner) copy(ctx context.Context, a *record, directory string, f File) 
 			return err
 		}
 		defer conn.Release()
-		tag, err := conn.Conn().PgConn().CopyTo(ctx, w, fmt.Sprintf(`COPY (SELECT * FROM %s WHERE ctid >= '(%d,0)' AND ctid < '(%d,0)') TO STDOUT (FORMAT csv, HEADER %t)`,
-			f.Partition, from, to, from == 0))
+		tag, err := conn.Conn().PgConn().CopyTo(ctx, w, fmt.Sprintf(`COPY (SELECT %s FROM %s WHERE ctid >= '(%d,0)' AND ctid < '(%d,0)') TO STDOUT (FORMAT csv, HEADER %t)`,
+			columns, f.Partition, from, to, from == 0))
 		f.Rows += tag.RowsAffected()
 		return err
 	}); err != nil {
@@ -246,7 +253,7 @@ func (r *runner) carry(ctx context.Context, a *record) error {
 func (r *runner) compare(ctx context.Context, a *record) error {
 	directory := filepath.Join(a.Directory, a.name())
 	found := books{}
-	var moved sides
+	var moved moves
 	r.tell(a, "comparing the files with the sums", 0, 0)
 	for _, f := range a.Files {
 		if err := f.sum(ctx, directory, r.paced(ctx), found, &moved); err != nil {
@@ -320,8 +327,12 @@ func (r *runner) detach(ctx context.Context, a *record) error {
 		if _, err := tx.Exec(ctx, endDetach, a.Number); err != nil {
 			return err
 		}
-		var sql []string
+		sql := []string{`LOCK TABLE ` + partitions.ClosedHolds} // Whoever reads it looks for its parts under a lock of it.
 		for _, f := range a.Files {
+			if f.Table == partitions.ClosedHolds {
+				sql = append(sql, fmt.Sprintf(`ALTER TABLE %s NO INHERIT %s`, f.Partition, f.Table))
+				continue
+			}
 			sql = append(sql, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, f.Table, f.Partition),
 				// What comes late must not go where everything else goes.
 				fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins, ADD CONSTRAINT begins CHECK (%s >= '%s')`, f.Table, partitions.Key(f.Table), a.Upto))
@@ -343,7 +354,7 @@ func (r *runner) drop(ctx context.Context, a *record) error {
 		}
 		for _, f := range a.Files {
 			attached, err := pgkit.Rows(ctx, tx, pgx.RowTo[bool], selectAttached, f.Partition)
-			if err == nil && len(attached) > 0 && attached[0] {
+			if err == nil && attached[0] {
 				err = fmt.Errorf("the table %s is a partition still", f.Partition)
 			}
 			if err == nil {

@@ -55,6 +55,9 @@ func comparePlaces(a, b place) int {
 	return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Currency, b.Currency), cmp.Compare(a.Side, b.Side))
 }
 
+// moves are what transfers moved, and what their entries and their holds say of it.
+type moves struct{ entries, captures sides }
+
 // sides are the sum of the hashes of what moved, modulo 2^64: of both sides of transfers added, of entries subtracted. It is zero where each side is an
 // entry and each entry a side; else it is zero once in 2^64.
 type sides uint64

@@ -51,6 +51,9 @@ const (
 	ArchiveCopied   = "archive.copied"   // one of them is in a file
 	ArchiveCarried  = "archive.carried"  // some of its entries are added up
 	ArchiveDetached = "archive.detached" // it has left the tables, and is not dropped yet
+	// Of the turns of the table of holds.
+	HoldsTurned = "holds.turned" // a new table has taken its place
+	HoldsMoved  = "holds.moved"  // some open holds are in the new one
 	// Of the slots of idempotency keys.
 	KeysTurn  = "keys.turn"  // the other slot is noted as the one that is written, COMMIT not yet sent
 	KeysEmpty = "keys.empty" // a slot is truncated, COMMIT not yet sent
@@ -63,6 +66,7 @@ func Names() []string {
 		LotteryRound, LotteryRoundDrawn, AuctionBeforeCommit, AuctionAfterCommit, PublishClaimed, PublishSent, PublishMarked,
 		SubscriptionSent, AuctionSettle, CrossIntent, CrossDebited, CrossCredited, CrossUndone, CrossPrepared, CrossReady, CrossDecided,
 		CrossCommitted, CrossUnlogged, MultidrawBeforeCheckpoint, MultidrawAfterCheckpoint, LogAppend, LogAppended, LogSigned, LogSeen,
-		BooksClosed, BooksBegun, BooksCounted, BooksSaved, ArchiveSealed, ArchiveCopied, ArchiveCarried, ArchiveDetached, KeysTurn, KeysEmpty,
+		BooksClosed, BooksBegun, BooksCounted, BooksSaved, ArchiveSealed, ArchiveCopied, ArchiveCarried, ArchiveDetached, HoldsTurned, HoldsMoved,
+		KeysTurn, KeysEmpty,
 	}
 }

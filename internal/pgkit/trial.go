@@ -62,8 +62,9 @@ func trials(payload string, key int64) []trial {
 			// Is a setting that is local to a transaction still there in the next statement?
 			{`SELECT set_config('fairlead.probe', 'here', true)`, `SELECT coalesce(current_setting('fairlead.probe', true), '') = 'here'`},
 		}},
-		{Lack{Capability: Partitions, What: "partitions by range", Instead: "history stays in one piece, and can't be archived"}, [][]string{
+		{Lack{Capability: Partitions, What: "partitions by range, or inheritance", Instead: "history stays in one piece, and can't be archived"}, [][]string{
 			{begin, `CREATE TEMPORARY TABLE fairlead_probe (a integer PRIMARY KEY) PARTITION BY RANGE (a) ON COMMIT DROP`},
+			{`CREATE TEMPORARY TABLE fairlead_whole (a integer)`, `CREATE TEMPORARY TABLE fairlead_part () INHERITS (fairlead_whole)`},
 			{rollback},
 		}},
 		{Lack{Capability: ReadCommitted, What: "READ COMMITTED", Instead: "nothing"}, [][]string{

@@ -13,7 +13,11 @@ import (
 // unfinishedFor is for how long an archive may be under way before that is worth a word.
 const unfinishedFor = 24 * time.Hour
 
-// checkPartitions looks whether the history has partitions for what is written now, and whether an archive was left unfinished.
+// turnedFor is how long ago the last turn of the table of holds may be. There is one each month.
+const turnedFor = 40 * 24 * time.Hour
+
+// checkPartitions looks whether the history has partitions for what is written now, whether the table of holds is turned, and whether an archive was left
+// unfinished.
 func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
 	var migrated bool
 	if err := conn.QueryRow(ctx, `SELECT to_regclass('archives') IS NOT NULL`).Scan(&migrated); err != nil || !migrated {
@@ -54,6 +58,36 @@ func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
 			fmt.Sprintf("archive %d was begun at %s and has not come to its end", number, began.UTC().Format(time.RFC3339)),
 			fmt.Sprintf("run fairlead archive again on %s, with --to %s", host, directory),
 		})
+		return nil
+	})
+	if err != nil || len(all) == 0 {
+		return found, err
+	}
+	turned, err := checkTurns(ctx, conn)
+	return append(found, turned...), err
+}
+
+// checkTurns looks whether the table of holds was turned, and the turn settled.
+func checkTurns(ctx context.Context, conn *pgx.Conn) (found []finding, err error) {
+	var migrated bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('hold_turns') IS NOT NULL`).Scan(&migrated); err != nil || !migrated {
+		return nil, err
+	}
+	const selectLate = `SELECT number, turned_at, settled_at IS NOT NULL FROM hold_turns WHERE number = (SELECT max(number) FROM hold_turns)
+		AND CASE WHEN settled_at IS NULL THEN turned_at < clock_timestamp() - $1::interval ELSE settled_at < clock_timestamp() - $2::interval END`
+	rows, err := conn.Query(ctx, selectLate, unfinishedFor, turnedFor)
+	if err != nil {
+		return nil, err
+	}
+	var number int
+	var at time.Time
+	var settled bool
+	_, err = pgx.ForEachRow(rows, []any{&number, &at, &settled}, func() error {
+		what := fmt.Sprintf("turn %d of the table of holds was begun at %s and is not settled", number, at.UTC().Format(time.RFC3339))
+		if settled {
+			what = fmt.Sprintf("the table of holds was last turned at %s: what was closed since can't be archived", at.UTC().Format(time.RFC3339))
+		}
+		found = append(found, finding{what, "servers do it each hour: look for \"history partitions\" in their logs, and end what keeps the table, a hold or its account locked"})
 		return nil
 	})
 	return found, err

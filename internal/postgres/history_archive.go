@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 )
 
-// ExtendHistory makes the next partitions of the history's tables when the last ones end soon. It returns how many it has made.
+// ExtendHistory makes the next partitions of the history's tables when the last ones end soon, and turns the table of holds. It returns how many parts of
+// tables it has made.
 func (db *DB) ExtendHistory(ctx context.Context) (made int, err error) {
 	if !db.engine.Has(pgkit.Partitions) {
 		return 0, nil
@@ -18,6 +20,8 @@ func (db *DB) ExtendHistory(ctx context.Context) (made int, err error) {
 	var now time.Time
 	if err = db.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err == nil {
 		made, err = partitions.Extend(ctx, db.pool, now)
+		turned, failed := partitions.TurnHolds(ctx, db.pool, now)
+		made, err = made+turned, errors.Join(err, failed)
 	}
 	if err != nil {
 		err = fmt.Errorf("postgres: extend the history: %w", readError(err))

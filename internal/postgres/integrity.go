@@ -56,13 +56,13 @@ const (
 	WITH sums AS (
 		SELECT account, sum(amount) AS total, min(currency) AS least, max(currency) AS most
 		FROM ` + allAmounts + ` WHERE account NOT LIKE 'outside/%' AND account NOT LIKE 'transit/%' GROUP BY account),
-	open AS (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM holds WHERE status = 'open' GROUP BY account) SELECT` + judgeAccounts
+	open AS (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM current_holds WHERE status = 'open' GROUP BY account) SELECT` + judgeAccounts
 	// firstBadOf is firstBadAccount among some.
 	firstBadOf = `
 	WITH sums AS (
 		SELECT account, sum(amount) AS total, min(currency) AS least, max(currency) AS most
 		FROM ` + allAmounts + ` WHERE account = ANY ($1) GROUP BY account),
-	open AS (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM holds WHERE status = 'open' AND account = ANY ($1) GROUP BY account),
+	open AS (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM current_holds WHERE status = 'open' AND account = ANY ($1) GROUP BY account),
 	accounts AS (SELECT * FROM accounts WHERE id = ANY ($1)) SELECT` + judgeAccounts
 )
 
@@ -153,7 +153,7 @@ func scanCurrency(row pgx.CollectableRow) (c ledger.CurrencyIntegrity, err error
 
 // A hold that is open is in its account's held.
 const suspectHolds = `SELECT coalesce(a.id, o.account) FROM (SELECT id, held FROM accounts WHERE held <> 0) AS a
-	FULL JOIN (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM holds WHERE status = 'open' GROUP BY account) AS o
+	FULL JOIN (SELECT account, sum(amount) AS held, count(*) - count(amount) AS strays FROM current_holds WHERE status = 'open' GROUP BY account) AS o
 		ON o.account = a.id
 	WHERE a.held IS DISTINCT FROM o.held OR o.strays > 0 ORDER BY 1 LIMIT $1`
 

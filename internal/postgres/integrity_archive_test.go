@@ -33,7 +33,9 @@ func longAgo(ctx context.Context, url string) error {
 	year, now := time.Now().Year()-1, time.Now()
 	err = partitionstest.Begin(ctx, conn, time.Date(year, 1, 15, 0, 0, 0, 0, time.UTC), now)
 	for month := time.January; month <= time.February && err == nil; month++ {
-		_, err = conn.Exec(ctx, partitionstest.Month(year, month, 1, 1000))
+		if _, err = conn.Exec(ctx, partitionstest.Month(year, month, 1, 1000)); err == nil {
+			err = partitionstest.Holds(ctx, conn, time.Date(year, month, 1, 0, 0, 0, 0, time.UTC))
+		}
 	}
 	return errors.Join(err, conn.Close(ctx))
 }
@@ -107,7 +109,7 @@ func TestBooksAfterAnArchive(t *testing.T) {
 	t.Cleanup(func() { closing(t, store.Shutdown) })
 	c, err := store.CloseBooks(t.Context(), func(account string) string { return account })
 	testwait.Must(t, err)
-	if got := fmt.Sprint(c.Sums); got != "[{SIM 7403 0 7403 0}]" {
+	if got := fmt.Sprint(c.Sums); got != "[{SIM 7331 72 7403 0}]" {
 		t.Errorf("the public log's closing: %s", got)
 	}
 	entries, err := l.Entries(t.Context(), "old-05", 0, 10)
@@ -117,6 +119,10 @@ func TestBooksAfterAnArchive(t *testing.T) {
 	_, err = l.Transfer(t.Context(), partitions.At(time.Date(time.Now().Year()-1, 1, 7, 0, 0, 0, 0, time.UTC)))
 	if gone, is := errors.AsType[*ledger.TransferNotFoundError](err); !is || gone.Archived.IsZero() {
 		t.Errorf("an archived transfer: %v", err)
+	}
+	_, err = l.Hold(t.Context(), partitions.At(time.Date(time.Now().Year()-1, 1, 7, 0, 0, 0, 0, time.UTC)))
+	if gone, is := errors.AsType[*ledger.HoldNotFoundError](err); !is || gone.Archived.IsZero() {
+		t.Errorf("an archived hold: %v", err)
 	}
 	_, err = l.Transfer(t.Context(), newID())
 	if absent, is := errors.AsType[*ledger.TransferNotFoundError](err); !is || !absent.Archived.IsZero() {
@@ -144,6 +150,14 @@ func TestUnfinishedHistoryIsReported(t *testing.T) {
 		}
 		return found
 	}
+	if found := reported(); len(found) != 1 || !strings.Contains(found[0], "the table of holds was last turned at ") {
+		t.Errorf("reported: %q", found)
+	}
+	exec(t, db, `UPDATE hold_turns SET settled_at = NULL WHERE number = 2`)
+	if found := reported(); len(found) != 1 || !strings.Contains(found[0], "turn 2 of the table of holds was begun at ") {
+		t.Errorf("reported: %q", found)
+	}
+	exec(t, db, `UPDATE hold_turns SET settled_at = now() WHERE number = 2`)
 	if found := reported(); len(found) > 0 {
 		t.Errorf("reported: %q", found)
 	}

@@ -87,6 +87,9 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	}
 	noteUnrecorded(tx, known)
 	l.db.spec.Clock.Learned(book.Now(), asked, time.Now())
+	if err := loadClosedHolds(ctx, tx, book, want.Holds); err != nil {
+		return err
+	}
 	if err := setHoldsAside(ctx, tx, aside, book, want.Holds); err != nil {
 		return err
 	}
@@ -106,6 +109,22 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	return finish(ctx, tx, &b, crashpoint.LedgerBeforeCommit, surprise)
 }
 
+// loadClosedHolds loads the holds that are in no table of current ones. They never change.
+func loadClosedHolds(ctx context.Context, tx pgx.Tx, book *ledger.Book, holds []uuid.UUID) error {
+	missing := slices.DeleteFunc(slices.Clone(holds), func(id uuid.UUID) bool {
+		_, err := book.Hold(id)
+		return err == nil
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	closed, err := pgkit.Rows(ctx, tx, pgx.RowToStructByPos[ledger.Hold], selectClosedHolds, missing)
+	for _, h := range closed {
+		book.LoadHold(h)
+	}
+	return err
+}
+
 // setHoldsAside does without holds that somebody else has locked: those that are known to be, and, in a run after one that waited
 // in vain, those that turn out to be. Their accounts are locked by now.
 func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger.Book, holds []uuid.UUID) error {
@@ -119,7 +138,7 @@ func setHoldsAside(ctx context.Context, tx pgx.Tx, aside *setAside, book *ledger
 	}
 	for _, id := range holds {
 		reason := aside.find(holdRow, id.String())
-		if _, err := book.Hold(id); err == nil && reason == nil && aside.skip && !slices.Contains(free, id) {
+		if h, err := book.Hold(id); err == nil && h.Status == ledger.HoldOpen && reason == nil && aside.skip && !slices.Contains(free, id) {
 			reason = aside.add(holdRow, id.String())
 		}
 		if reason != nil {
@@ -221,7 +240,9 @@ const (
 	accountFields  = `id, currency, available, held, version, created_at`
 	holdFields     = `id, account, amount, captured, status, expires_at, created_at, closed_at, transfer, owner`
 	selectAccounts = `SELECT ` + accountFields + ` FROM accounts WHERE id = ANY($1)`
-	selectHolds    = `SELECT ` + holdFields + ` FROM holds WHERE id = ANY($1)`
+	selectHolds    = `SELECT ` + holdFields + ` FROM current_holds WHERE id = ANY($1)`
+	// selectClosedHolds reads holds that were closed before the last turn (package partitions).
+	selectClosedHolds = `SELECT ` + holdFields + ` FROM closed_holds WHERE id = ANY($1)`
 )
 
 // The rows that nobody has locked, and all that are there: the difference is what somebody has locked.

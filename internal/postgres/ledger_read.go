@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -45,11 +46,17 @@ func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, e
 	if !errors.Is(err, absent) {
 		return t, err
 	}
-	upto, failed := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[uuid.UUID], `SELECT upto FROM archived`)
-	if failed == nil && string(id[:]) < string(upto[:]) {
-		absent.Archived = partitions.Time(upto)
-	}
+	absent.Archived = l.archived(ctx, id)
 	return t, err
+}
+
+// archived returns up to when the history was archived, where an id is of before that, and the zero time elsewhere.
+func (l *Ledger) archived(ctx context.Context, id uuid.UUID) (upto time.Time) {
+	first, err := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[uuid.UUID], `SELECT upto FROM archived`)
+	if err == nil && string(id[:]) < string(first[:]) {
+		upto = partitions.Time(first)
+	}
+	return upto
 }
 
 // Referenced implements [ledger.Reader].
@@ -59,14 +66,18 @@ func (l *Ledger) Referenced(ctx context.Context, references ...string) ([]ledger
 
 // Hold implements [ledger.Reader].
 func (l *Ledger) Hold(ctx context.Context, id uuid.UUID) (ledger.Hold, error) {
-	return queryOne(ctx, l.db.reads, &ledger.HoldNotFoundError{ID: id}, pgx.RowToStructByPos[ledger.Hold],
-		`SELECT `+holdFields+` FROM holds WHERE id = $1`, id)
+	absent := &ledger.HoldNotFoundError{ID: id}
+	h, err := queryOne(ctx, l.db.reads, absent, pgx.RowToStructByPos[ledger.Hold], `SELECT `+holdFields+` FROM holds WHERE id = $1`, id)
+	if errors.Is(err, absent) {
+		absent.Archived = l.archived(ctx, id)
+	}
+	return h, err
 }
 
 // OpenHolds implements [ledger.Reader]. The page is chosen among the rows, so that amounts of standing bids are looked for only
 // for what is on it.
 func (l *Ledger) OpenHolds(ctx context.Context, account string, before uuid.UUID, limit int) ([]ledger.Hold, error) {
 	return query(ctx, l.db.reads, pgx.RowToStructByPos[ledger.Hold], `SELECT `+holdFields+`
-		FROM holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
+		FROM current_holds WHERE id IN (SELECT id FROM hold_rows WHERE account = $1 AND status = 'open' AND id < $2 ORDER BY id DESC LIMIT $3)
 		ORDER BY id DESC`, account, before, limit)
 }

@@ -20,7 +20,7 @@ const foundByID = `
 	SELECT 'campaign', id::text, name, status FROM campaigns WHERE id = ANY($1)
 	UNION ALL SELECT 'auction', id::text, title, status FROM auctions WHERE id = ANY($1)
 	UNION ALL SELECT 'transfer', id::text, kind || ' from ' || source || ' to ' || destination, status FROM transfers WHERE id = ANY($1)
-	UNION ALL SELECT 'hold', account, 'hold on ' || account, status FROM hold_rows WHERE id = ANY($1)
+	UNION ALL SELECT 'hold', account, 'hold on ' || account, status FROM holds WHERE id = ANY($1)
 	UNION ALL SELECT 'multidraw', id::text, lock_key, status FROM multidraws WHERE id = ANY($1)
 	UNION ALL SELECT 'publication', p.id::text, 'to ' || t.name, p.status FROM publications AS p JOIN targets AS t ON t.id = p.target WHERE p.id = ANY($1)
 	UNION ALL SELECT 'automation', id::text, name, status FROM automations WHERE id = ANY($1)

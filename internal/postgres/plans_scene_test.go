@@ -16,6 +16,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
@@ -40,6 +42,7 @@ type scene struct {
 	grown        int
 	amount       int64
 	steps        int
+	closed       [planBatch]uuid.UUID // the first hold of each that was captured
 }
 
 // actors are one process.
@@ -159,6 +162,26 @@ func (s *scene) everything(a *actors) {
 	s.reads(a)
 }
 
+// turnHolds turns the table of holds. Somebody who keeps the accounts may be in the way of its end.
+func (s *scene) turnHolds(blocked bool) {
+	s.t.Helper()
+	s.run(`UPDATE hold_turns SET settled_at = settled_at - interval '40 days' WHERE number = 0`)
+	if blocked {
+		tx, err := s.around.Begin(s.t.Context())
+		testwait.Must(s.t, err)
+		_, err = tx.Exec(s.t.Context(), `LOCK TABLE accounts IN EXCLUSIVE MODE`)
+		testwait.Must(s.t, err)
+		defer func() { testwait.Must(s.t, tx.Rollback(s.t.Context())) }()
+	}
+	if !blocked { // Closed ones stay where they are, open ones have to move.
+		s.run(`UPDATE hold_rows SET status = 'released', closed_at = now(), amount = coalesce(amount, 1) WHERE account LIKE 'extra-%'`)
+	}
+	conn := pgtest.Connect(s.t, s.around.Config().ConnString())
+	if _, err := partitions.TurnHolds(s.t.Context(), conn, time.Now()); (err != nil) != blocked || err != nil && !isLockTimeout(err) {
+		s.t.Fatalf("a turn of the holds: %v", err)
+	}
+}
+
 func (s *scene) key() string { return uuid.NewString() }
 
 func (s *scene) money(a *actors) {
@@ -231,11 +254,17 @@ func (s *scene) holds(a *actors) {
 			if k == 2 {
 				in = time.Microsecond
 			}
-			h, _ := s.must(a.ledger.Execute(ctx, keyed[ledger.Op](ledger.PlaceHold{Account: person(i), Amount: 10, ExpiresIn: &in}, s.key(), ""))).(ledger.Hold)
+			h, _ := s.must(a.ledger.Execute(ctx, own[ledger.Op](ledger.PlaceHold{Account: person(i), Amount: 10, ExpiresIn: &in}))).(ledger.Hold)
 			holds[k] = h.ID
 		}
-		s.must(a.ledger.Execute(ctx, keyed[ledger.Op](ledger.CaptureHold{Hold: holds[0], To: person((i + 1) % planBatch)}, s.key(), "")))
-		s.must(a.ledger.Execute(ctx, keyed[ledger.Op](ledger.ReleaseHold{Hold: holds[1]}, s.key(), "")))
+		s.must(a.ledger.Execute(ctx, own[ledger.Op](ledger.CaptureHold{Hold: holds[0], To: person((i + 1) % planBatch)})))
+		s.must(a.ledger.Execute(ctx, own[ledger.Op](ledger.ReleaseHold{Hold: holds[1]})))
+		if s.closed[i] == uuid.Nil {
+			s.closed[i] = holds[0]
+		}
+		if refused, err := a.ledger.Execute(ctx, own[ledger.Op](ledger.ReleaseHold{Hold: s.closed[i]})); err != nil || !errors.Is(refused.Err, ledger.ErrHoldClosed) {
+			s.t.Errorf("a hold that is closed was released: %v, %v", refused.Err, err)
+		}
 	})
 	testwait.Eventually(s.t, patience, "holds are past due", func() bool {
 		n, err := a.ledger.Sweep(ctx)

@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions/partitionstest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/tally"
@@ -42,7 +43,9 @@ func longAgo(ctx context.Context, url string) error {
 	err = partitionstest.Begin(ctx, conn, time.Date(now.Year(), now.Month()-3, 15, 0, 0, 0, 0, time.UTC), now)
 	for months := time.Month(3); months >= 2 && err == nil; months-- {
 		month := time.Date(now.Year(), now.Month()-months, 1, 0, 0, 0, 0, time.UTC)
-		_, err = conn.Exec(ctx, partitionstest.Month(month.Year(), month.Month(), 1, 1000))
+		if _, err = conn.Exec(ctx, partitionstest.Month(month.Year(), month.Month(), 1, 1000)); err == nil {
+			err = partitionstest.Holds(ctx, conn, month)
+		}
 	}
 	return errors.Join(err, conn.Close(ctx))
 }
@@ -75,7 +78,8 @@ func TestArchivesAreMadeThroughEveryCrash(t *testing.T) {
 			Seed: seed, Prefix: "archive", Accounts: 6, Workers: 3, Mix: sim.Mix{Transfers: 20, Legs: 5, Holds: 15, Deposits: 5, Withdrawals: 5},
 		})
 		directory := t.TempDir()
-		for _, at := range []string{"archive.sealed", "archive.copied", "archive.carried", "archive.detached", "archive.copied", "archive.detached"} {
+		dies := func(at string) {
+			t.Helper()
 			_, said, err := archiveVerb(t, database, directory, at)
 			exit, ok := errors.AsType[*exec.ExitError](err)
 			if !ok {
@@ -89,21 +93,42 @@ func TestArchivesAreMadeThroughEveryCrash(t *testing.T) {
 				t.Fatalf("after the death at %s: %+v", at, in)
 			}
 		}
-		_, said, err := archiveVerb(t, database, directory, "")
-		if err != nil {
-			t.Fatalf("fairlead archive: %v\n%s", err, said)
+		lives := func() {
+			t.Helper()
+			if _, said, err := archiveVerb(t, database, directory, ""); err != nil {
+				t.Fatalf("fairlead archive: %v\n%s", err, said)
+			}
 		}
+		for _, at := range []string{"archive.sealed", "archive.copied", "archive.carried", "archive.detached", "archive.copied", "archive.detached"} {
+			dies(at)
+		}
+		lives()
+		monthLater(t, database)
+		dies("holds.turned")
+		dies("holds.moved")
+		lives()
 		if in := integrityOf(t, asks); !in.Valid {
 			t.Fatalf("after all: %+v", in)
 		}
 		l.finish(t)
 		cmd := exec.CommandContext(testwait.Context(t, patience), binary(t), "integrity", "--archives", directory, "--database-url", database)
-		if text, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(text, []byte(" archives, 4032 entries, 2016 transfers\n")) {
+		if text, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(text, []byte(" archives, 4032 entries, 2016 transfers, 696 closed holds\n")) {
 			t.Fatalf("fairlead integrity --archives: %v\n%s", err, text)
 		}
 		bringBack(t, database, directory)
 		closeBooks(t, database, asks, history, 1)
 	}
+}
+
+// monthLater has the next turn of the table of holds be due.
+func monthLater(t *testing.T, database string) {
+	t.Helper()
+	conn := pgtest.Connect(t, database)
+	testwait.Eventually(t, patience, "the server has settled its turn", func() bool {
+		tag, err := conn.Exec(t.Context(), `UPDATE hold_turns SET settled_at = settled_at - interval '40 days' WHERE number = 3 AND settled_at IS NOT NULL`)
+		testwait.Must(t, err)
+		return tag.RowsAffected() == 1
+	})
 }
 
 // bringBack puts what is in the files back into the tables, and forgets the archives.
@@ -121,7 +146,9 @@ func bringBack(t *testing.T, database, directory string) {
 		testwait.Must(t, json.Unmarshal(text, &m))
 		exec(fmt.Sprintf(`DROP TABLE transfers_kept_%d`, m.Archive))
 		for _, f := range m.Files {
-			exec(fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins`, f.Table))
+			if f.Table != partitions.ClosedHolds {
+				exec(fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins`, f.Table))
+			}
 			zip, err := unzipped(filepath.Join(filepath.Dir(path), f.Name))
 			testwait.Must(t, err)
 			tag, err := conn.PgConn().CopyFrom(t.Context(), zip, fmt.Sprintf(`COPY %s FROM STDIN (FORMAT csv, HEADER)`, f.Table)) // The rest takes it.

@@ -307,6 +307,7 @@ func Extend(ctx context.Context, db DB, now time.Time) (made int, err error) {
 
 const (
 	checkViolation  = "23514"
+	duplicateObject = "42710"
 	duplicateTable  = "42P07"
 	undefinedObject = "42704"
 )

@@ -153,22 +153,28 @@ type AccountNotFoundError struct{ ID string }
 func (e *AccountNotFoundError) Error() string { return fmt.Sprintf("there is no account %q", e.ID) }
 
 // HoldNotFoundError is returned when an operation names a hold that does not exist.
-type HoldNotFoundError struct{ ID uuid.UUID }
+type HoldNotFoundError struct {
+	ID       uuid.UUID
+	Archived time.Time // as in [TransferNotFoundError]
+}
 
-func (e *HoldNotFoundError) Error() string { return fmt.Sprintf("there is no hold %s", e.ID) }
+func (e *HoldNotFoundError) Error() string { return notFound("hold", e.ID, e.Archived) }
+
+// notFound tells what is not there, and whether that may be because it was archived.
+func notFound(what string, id uuid.UUID, archived time.Time) string {
+	if !archived.IsZero() {
+		return fmt.Sprintf("there is no %s %s: the history of before %s was archived", what, id, archived.Format(time.RFC3339))
+	}
+	return fmt.Sprintf("there is no %s %s", what, id)
+}
 
 // TransferNotFoundError is returned when a transfer that does not exist is read.
 type TransferNotFoundError struct {
 	ID       uuid.UUID
-	Archived time.Time // the history of before was archived, and the transfer would be in it; zero: it would not
+	Archived time.Time // the history of before was archived, and it would be in it; zero: it would not
 }
 
-func (e *TransferNotFoundError) Error() string {
-	if !e.Archived.IsZero() {
-		return fmt.Sprintf("there is no transfer %s: the history of before %s was archived", e.ID, e.Archived.Format(time.RFC3339))
-	}
-	return fmt.Sprintf("there is no transfer %s", e.ID)
-}
+func (e *TransferNotFoundError) Error() string { return notFound("transfer", e.ID, e.Archived) }
 
 // InsufficientFundsError is returned when an account has too little available. Transfer is the id of the failed
 // intent, where one was recorded, else nil.

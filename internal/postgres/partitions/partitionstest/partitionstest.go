@@ -49,3 +49,36 @@ func Month(year int, month time.Month, times, memo int) string {
 	INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
 	SELECT account, id, version, transfer, amount, 'SIM', at, memo FROM numbered`, year, month, times-1, memo)
 }
+
+// Holds adds holds to a month of [Month] with one time a day, and turns the table of holds, as servers do at the end of a month: for each account a hold
+// that was captured on each day, one that was released, and one that is open still.
+func Holds(ctx context.Context, db partitions.DB, month time.Time) error {
+	end := month.AddDate(0, 1, 0)
+	err := inTx(ctx, db, fmt.Sprintf(`
+	WITH captured AS (UPDATE transfers SET kind = 'capture' WHERE kind = 'transfer' AND id >= '%s' AND id < '%s' RETURNING id, source, amount, created_at)
+	INSERT INTO hold_rows (id, account, amount, captured, status, created_at, closed_at, transfer)
+	SELECT gen_random_uuid(), source, amount + 1, amount, 'captured', created_at - interval '1 hour', created_at, id FROM captured
+	UNION ALL
+	SELECT gen_random_uuid(), id, 3, 0, s.status, '%s', CASE s.status WHEN 'released' THEN timestamptz '%[3]s' END, NULL
+		FROM accounts, (VALUES ('open'), ('released')) AS s (status) WHERE id LIKE 'old-%%'`, partitions.At(month), partitions.At(end), end.AddDate(0, 0, -2).Format(time.RFC3339)),
+		`UPDATE accounts SET available = available - 3, held = held + 3 WHERE id LIKE 'old-%'`,
+		`UPDATE hold_turns SET settled_at = settled_at - interval '1 year' WHERE number = 0`)
+	if err != nil {
+		return err
+	}
+	if n, err := partitions.TurnHolds(ctx, db, time.Now()); err != nil || n != 1 {
+		return fmt.Errorf("%d turns were settled: %w", n, err)
+	}
+	return inTx(ctx, db, fmt.Sprintf(`UPDATE hold_turns SET turned_at = '%s', settled_at = '%[1]s' WHERE number = (SELECT max(number) FROM hold_turns)`, end.Add(-time.Hour).Format(time.RFC3339)))
+}
+
+func inTx(ctx context.Context, db partitions.DB, statements ...string) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		for _, sql := range statements {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
