@@ -66,7 +66,8 @@ func (h *house) grown(ctx context.Context, o *options, results *Results) error {
 		}
 	}
 	for len(g.StartSeconds) < grownStarts {
-		start, err := h.onGrown(ctx, o, full, func(s *side) error { return g.askIntegrity(ctx, s) })
+		began := time.Now()
+		start, err := h.onGrown(ctx, o, full, func(s *side) error { return g.askAtRest(ctx, s, began) })
 		if err != nil {
 			return err
 		}
@@ -126,15 +127,12 @@ func (h *house) recount(ctx context.Context, o *options, d *database, g *Grown) 
 	return nil
 }
 
-// grownTurn measures a start, each load, and GET /v1/integrity behind them, which has to count what is new.
+// grownTurn measures a start, each load, and GET /v1/integrity before and behind them, where it has to count what is new.
 func (h *house) grownTurn(ctx context.Context, o *options, d *database, pair int, g *Grown) error {
 	began := time.Now()
 	start, err := h.onGrown(ctx, o, d, func(s *side) error {
 		if d.name == grownFull {
-			if err := s.awaitClosing(ctx, began); err != nil {
-				return err
-			}
-			if err := g.askIntegrity(ctx, s); err != nil {
+			if err := g.askAtRest(ctx, s, began); err != nil {
 				return err
 			}
 		}
@@ -148,22 +146,30 @@ func (h *house) grownTurn(ctx context.Context, o *options, d *database, pair int
 			g.Turns = append(g.Turns, *turn)
 		}
 		if d.name == grownFull {
-			return g.askIntegrity(ctx, s)
+			return ask(ctx, s, &g.BehindSeconds)
 		}
 		return s.requireIntegrity(ctx)
 	})
 	if d.name == grownFull && err == nil {
 		g.StartSeconds = append(g.StartSeconds, start.Seconds())
-		slog.Info("grown", "start_s", start.Seconds(), "integrity_s", g.IntegritySeconds)
+		slog.Info("grown", "start_s", start.Seconds(), "integrity_s", g.IntegritySeconds, "behind_the_load_s", g.BehindSeconds)
 	}
 	return err
 }
 
-// askIntegrity measures GET /v1/integrity, whose answer must be that all agrees.
-func (g *Grown) askIntegrity(ctx context.Context, s *side) error {
+// askAtRest measures GET /v1/integrity after a closing of the books that began after a time.
+func (g *Grown) askAtRest(ctx context.Context, s *side, after time.Time) error {
+	if err := s.awaitClosing(ctx, after); err != nil {
+		return err
+	}
+	return ask(ctx, s, &g.IntegritySeconds)
+}
+
+// ask measures GET /v1/integrity, whose answer must be that all agrees.
+func ask(ctx context.Context, s *side, seconds *[]float64) error {
 	began := time.Now()
 	err := s.requireIntegrity(ctx)
-	g.IntegritySeconds = append(g.IntegritySeconds, time.Since(began).Seconds())
+	*seconds = append(*seconds, time.Since(began).Seconds())
 	return err
 }
 

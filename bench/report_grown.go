@@ -38,7 +38,8 @@ type Grown struct {
 	FillSeconds      float64     `json:"fill_s"`
 	RecountSeconds   float64     `json:"recount_s"`   // of fairlead integrity
 	StartSeconds     []float64   `json:"start_s"`     // from the process's start until it is ready
-	IntegritySeconds []float64   `json:"integrity_s"` // of GET /v1/integrity
+	IntegritySeconds []float64   `json:"integrity_s"` // of GET /v1/integrity, after a closing
+	BehindSeconds    []float64   `json:"behind_s"`    // the same, behind the loads of a turn
 	Turns            []GrownTurn `json:"turns"`
 }
 
@@ -74,8 +75,8 @@ func (r *Results) printGrown(out *printer) {
 	}
 	out.table(lines)
 	out.printf("The history took %.0f s to write, and has %.1f GB. fairlead integrity counted it in %.1f s.\n", g.FillSeconds, float64(g.Bytes)/1e9, g.RecountSeconds)
-	out.printf("Seconds of %d starts on it: %s. Seconds of %d answers of GET /v1/integrity: %s.\n",
-		len(g.StartSeconds), spread(g.StartSeconds, "%.2f"), len(g.IntegritySeconds), spread(g.IntegritySeconds, "%.2f"))
+	out.printf("Seconds of %d starts on it: %s. Seconds of %d answers of GET /v1/integrity after a closing of the books: %s; behind the loads of a turn: %s.\n",
+		len(g.StartSeconds), spread(g.StartSeconds, "%.2f"), len(g.IntegritySeconds), spread(g.IntegritySeconds, "%.2f"), spread(g.BehindSeconds, "%.2f"))
 }
 
 // judgeGrown compares within a turn. Of times that are promised, the longest counts.
