@@ -236,8 +236,8 @@ func (p *past) bidRow(t tuples, number int64) tuples {
 	}
 	place := bid % pastBidders
 	t = t.row(13).uuid(p.auction(auction)).bigint(bid+3).account(p, p.bidder(auction, place)).bigint(pastAmount + bid).bigint(previous).integer(1).integer(1).time(at)
-	t = t.uuid(p.hold(auction, place)).bigint(int64(scatter(number) >> 1)).time(at) //nolint:gosec // 63 bits.
-	return append(t, "\xff\xff\xff\xff\xff\xff\xff\xff"...)                         // Nobody lost a place that anybody recorded.
+	t = t.uuid(p.hold(auction, place)).bigint(int64(scatter(number) >> 1)).time(at)
+	return append(t, "\xff\xff\xff\xff\xff\xff\xff\xff"...) // Nobody lost a place that anybody recorded.
 }
 
 // writeTargets writes the campaigns, the auctions and what belongs to them, as servers would have written them before there was a public log: it has

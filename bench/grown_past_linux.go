@@ -111,8 +111,8 @@ func (p *past) move(i int64) move {
 		return move{payer: payer, payee: -1, payerVersion: version + 1, payeeVersion: seq + 1, amount: pastPrice, campaign: campaign, seq: seq}
 	}
 	// Who pays at x is paid at x − shift, and who is paid at x pays at x + shift, in the round's circle.
-	shift := 1 + int64(scatter(2*round+1)%uint64(n-1))                                                                                         //nolint:gosec // As above.
-	m := move{payer: payer, payee: (payer + shift) % n, payerVersion: version + 1, payeeVersion: version + 1, amount: 1 + int64(scatter(i)%9)} //nolint:gosec // As above.
+	shift := 1 + int64(scatter(2*round+1)%uint64(n-1)) //nolint:gosec // As above.
+	m := move{payer: payer, payee: (payer + shift) % n, payerVersion: version + 1, payeeVersion: version + 1, amount: 1 + int64(scatter(i)%9)}
 	if x >= shift {
 		m.payerVersion++
 	}
@@ -236,6 +236,7 @@ func (t tuples) integer(n int64) tuples {
 func (t tuples) bigint(n int64) tuples {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(t, 8), uint64(n)) //nolint:gosec // Its bits.
 }
+
 func (t tuples) uuid(id uuid.UUID) tuples {
 	return append(binary.BigEndian.AppendUint32(t, 16), id[:]...)
 }
