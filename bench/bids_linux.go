@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/bench/load"
@@ -141,8 +142,9 @@ func (b *bidding) account() (int, bool) {
 // bids are those that follow, until the accounts' money could run out.
 func (b *bidding) bids() bodies {
 	const before, between = `{"account":"acc-`, `","amount":`
-	body := fmt.Sprintf(`{"account":%q,"amount":%d}`, accountID(0), firstAmount)
-	digits := len(accountID(0)) - len("acc-")
+	longest := accountID(slices.Max(b.order))
+	body := fmt.Sprintf(`{"account":%q,"amount":%d}`, longest, firstAmount)
+	digits := len(longest) - len("acc-")
 	amountAt := len(before) + digits + len(between)
 	return bodies{b.path + "/bids", body, func(body []byte) bool {
 		account, ok := b.account()

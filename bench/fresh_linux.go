@@ -120,7 +120,7 @@ func (h *house) freshServer(ctx context.Context, o *options, what string, length
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := s.fill(ctx, freshAccounts, openingBalance); err != nil {
+	if err := s.fill(ctx, 0, freshAccounts, openingBalance); err != nil {
 		return nil, err
 	}
 	var (
@@ -165,12 +165,21 @@ func (s *side) freshBids(ctx context.Context) (func() []byte, load.Check, error)
 
 // freshPurchases are those of any position of a campaign that is too large to be sold out.
 func (s *side) freshPurchases(ctx context.Context) (func() []byte, load.Check, error) {
-	next, err := s.purchases(ctx, freshAccounts)
+	next, err := s.purchases(ctx, inSequence(freshAccounts))
 	return next, wantCreated, err
 }
 
-// purchases are those of the accounts in turn, from any of them on, in a new campaign.
-func (s *side) purchases(ctx context.Context, accounts int) (func() []byte, error) {
+// inSequence are the accounts in turn, from any of them on.
+func inSequence(accounts int) func() int {
+	next := rand.IntN(accounts) //nolint:gosec // Load needs no secrecy.
+	return func() int {
+		next = (next + 1) % accounts
+		return next
+	}
+}
+
+// purchases are those of the accounts that next names, whose ids are of one length, in a new campaign.
+func (s *side) purchases(ctx context.Context, next func() int) (func() []byte, error) {
 	var campaign struct {
 		ID string `json:"id"`
 	}
@@ -185,17 +194,18 @@ func (s *side) purchases(ctx context.Context, accounts int) (func() []byte, erro
 	if err := s.call(ctx, http.MethodPost, path+"/publish", map[string]any{}, http.StatusOK, nil); err != nil {
 		return nil, err
 	}
-	body := fmt.Sprintf(`{"account":%q}`, accountID(0))
+	id := accountID(next())
+	body := fmt.Sprintf(`{"account":%q}`, id)
 	template := load.NewTemplate(path+"/purchases", s.key, body)
 	at := template.BodyOffset(body) + len(`{"account":"acc-`)
-	digits := len(accountID(0)) - len("acc-")
-	sent, first := 0, rand.IntN(accounts) //nolint:gosec // Load needs no secrecy.
+	digits := len(id) - len("acc-")
+	sent := 0
 	return func() []byte {
 		if sent == 1_000_000 {
 			return nil
 		}
 		request := template.Next()
-		load.PutDecimal(request[at:at+digits], (first+sent)%accounts)
+		load.PutDecimal(request[at:at+digits], next())
 		sent++
 		return request
 	}, nil

@@ -105,7 +105,7 @@ func open(ctx context.Context, o *options) (h *house, err error) {
 // startSides starts the servers, in the order in which they take their turns.
 func (h *house) startSides(ctx context.Context, o *options, serverURL, key string) error {
 	h.productOptions = strings.Fields(o.productOptions)
-	if o.only == onlyLocks || o.only == onlyClaims || o.only == onlySagas || o.only == onlyFresh || o.only == onlyTBPerf {
+	if o.only == onlyLocks || o.only == onlyClaims || o.only == onlySagas || o.only == onlyFresh || o.only == onlyTBPerf || o.only == onlyGrown {
 		return nil
 	}
 	if o.productBinary != "" {

@@ -79,6 +79,11 @@ type options struct {
 	archiveTransfers int
 	archiveRest      int
 	archiveNow       time.Time
+	grownPairs       int
+	grownAccounts    int
+	grownEntries     int
+	grownWarmup      time.Duration
+	grownMeasure     time.Duration
 	sagaPairs        int
 	sagaWarmup       time.Duration
 	sagaMeasure      time.Duration
@@ -165,10 +170,15 @@ func parseOptions(args []string) (*options, error) {
 	f.IntVar(&o.archivePairs, "archive-pairs", 3, "archives, with transfers alone before and beside each (only with --only archive)")
 	f.IntVar(&o.archiveTransfers, "archive-transfers", 500_000, "transfers in each archive (up to 2,000,000)")
 	f.IntVar(&o.archiveRest, "archive-rest", 19, "fairlead archive --rest")
+	f.IntVar(&o.grownPairs, "grown-pairs", 5, "turns on an empty and on a grown database (up to 8; only with --only grown)")
+	f.IntVar(&o.grownAccounts, "grown-accounts", 100_000, "accounts of the grown database (--accounts at least, up to 9,000,000)")
+	f.IntVar(&o.grownEntries, "grown-entries", 1_000_000, "entries of the grown database (4 an account at least)")
+	f.DurationVar(&o.grownWarmup, "grown-warmup", 5*time.Second, "unmeasured beginning of each turn on an empty and on a grown database")
+	f.DurationVar(&o.grownMeasure, "grown-measure", 20*time.Second, "measured part of each turn on an empty and on a grown database")
 	f.IntVar(&o.sagaPairs, "saga-pairs", 3, "turns of sagas")
 	f.DurationVar(&o.sagaWarmup, "saga-warmup", time.Second, "unmeasured beginning of each turn of sagas")
 	f.DurationVar(&o.sagaMeasure, "saga-measure", 4*time.Second, "measured part of each turn of sagas")
-	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, log, archive, servers, locks, claims, draws or sagas: leave the others out")
+	f.StringVar(&o.only, "only", "", "race, transfers, bids, batches, tbperf, mixes, fresh, snapshot, tails, sizes, log, archive, grown, servers, locks, claims, draws or sagas: leave the others out")
 	f.StringVar(&o.jsonFile, "json", "", "file that receives the results as JSON")
 	f.BoolVar(&o.check, "check", false, "exit 1 when a ratio is below its threshold")
 	f.BoolVar(&o.keepDir, "keep", false, "keep the working directory (database, logs)")
@@ -189,6 +199,7 @@ func parseOptions(args []string) (*options, error) {
 		o.sizeCommands = 5000
 		o.logPairs, o.logEvents, o.logRate = 1, 20_000, 500
 		o.archivePairs, o.archiveTransfers = 1, 30_000
+		o.grownPairs, o.grownAccounts, o.grownEntries, o.grownWarmup, o.grownMeasure = 1, 5000, 100_000, 500*time.Millisecond, 2*time.Second
 		o.sagaPairs, o.sagaWarmup, o.sagaMeasure = 1, 300*time.Millisecond, time.Second
 	}
 	switch {
@@ -218,6 +229,10 @@ func parseOptions(args []string) (*options, error) {
 		return nil, errors.New("--archive-pairs and --archive-transfers must be positive, the latter at most 2000000, and --archive-rest not negative")
 	case o.only == onlyArchive && o.productBinary == "":
 		return nil, errors.New("--only archive needs --product")
+	case o.grownPairs < 1 || o.grownPairs > 8:
+		return nil, errors.New("--grown-pairs must be from 1 to 8")
+	case o.only == onlyGrown && (o.productBinary == "" || o.grownAccounts < o.accounts || o.grownAccounts > 9_000_000 || o.grownEntries < 4*o.grownAccounts):
+		return nil, errors.New("--only grown needs --product, as many --grown-accounts as --accounts, up to 9000000, and four --grown-entries for each")
 	case o.freshWindow < time.Second || o.freshLater < o.freshWindow:
 		return nil, errors.New("--fresh-window must be a second at least, and --fresh-later no shorter")
 	case o.lockProcesses < 1 || o.lockProcesses > contenders:
@@ -251,10 +266,11 @@ const (
 	onlyLog       = "log"
 	onlyServers   = "servers"
 	onlyArchive   = "archive"
+	onlyGrown     = "grown"
 )
 
 func parts() []string {
-	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLog, onlyArchive, onlyServers, onlyLocks, onlyClaims, onlyDraws, onlySagas}
+	return []string{onlyRace, onlyTransfers, onlyBids, onlyBatches, onlyTBPerf, onlyMixes, onlyFresh, onlySnapshot, onlyTails, onlySizes, onlyLog, onlyArchive, onlyGrown, onlyServers, onlyLocks, onlyClaims, onlyDraws, onlySagas}
 }
 
 // wants tells whether a part of the benchmarks is to be run.
@@ -290,7 +306,7 @@ func run(ctx context.Context, args []string, w io.Writer) (err error) {
 	}
 	for _, s := range house.sides {
 		slog.Info("filling accounts", "side", s.name, "accounts", o.accounts)
-		if err := s.fill(ctx, o.accounts, openingBalance); err != nil {
+		if err := s.fill(ctx, 0, o.accounts, openingBalance); err != nil {
 			return fmt.Errorf("%s: fill accounts: %w", s.name, err)
 		}
 	}
@@ -428,6 +444,12 @@ func (h *house) measure(ctx context.Context, o *options, results *Results, out *
 		}
 		results.printArchives(out)
 	}
+	if o.only == onlyGrown {
+		if err := h.grown(ctx, o, results); err != nil {
+			return err
+		}
+		results.printGrown(out)
+	}
 	return nil
 }
 
@@ -448,6 +470,7 @@ func (o *options) describe() map[string]any {
 		"tbperf_pairs": o.tbperfPairs, "tbperf_accounts": o.tbperfAccounts,
 		"log_pairs": o.logPairs, "log_events": o.logEvents, "log_rate": o.logRate,
 		"archive_pairs": o.archivePairs, "archive_transfers": o.archiveTransfers, "archive_rest": o.archiveRest,
+		"grown_pairs": o.grownPairs, "grown_warmup_s": o.grownWarmup.Seconds(), "grown_measure_s": o.grownMeasure.Seconds(),
 		"saga_pairs": o.sagaPairs, "saga_warmup_s": o.sagaWarmup.Seconds(), "saga_measure_s": o.sagaMeasure.Seconds(),
 	}
 }

@@ -51,6 +51,7 @@ type Results struct {
 	OpenBids  []TransferTurn `json:"bids_open_loop"`
 	Log       []LogTurn      `json:"log"`
 	Archives  []ArchiveTurn  `json:"archives"`
+	Grown     Grown          `json:"grown"`
 	TBPerf    TBPerf         `json:"tbperf"`
 	Tails     []TailTurn     `json:"tails"`
 	Locks     []LockTurn     `json:"locks"`
@@ -293,6 +294,7 @@ func (r *Results) judge(out *printer) bool {
 	r.judgeTails()
 	r.judgeLog()
 	r.judgeArchives()
+	r.judgeGrown()
 	r.judgeLocks()
 	r.judgeClaims()
 	r.judgeDraws()

@@ -20,7 +20,7 @@ func serverLoads() []mix {
 		{name: "one auction", required: requiredOneAuction, make: firstBids(0)},
 		{name: "two auctions", required: requiredTwoAuctions, make: twoAuctions(false)},
 		{name: "purchases in a campaign", required: requiredPurchases, make: func(ctx context.Context, s *side, accounts int) (*mixed, error) {
-			next, err := s.purchases(ctx, accounts)
+			next, err := s.purchases(ctx, inSequence(accounts))
 			return &mixed{sources: []func() []byte{next}, check: wantCreated}, err
 		}},
 		{name: "transfers among 64 accounts", required: requiredHotTransfers, make: func(_ context.Context, s *side, _ int) (*mixed, error) {

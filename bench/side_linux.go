@@ -141,14 +141,14 @@ func (s *side) call(ctx context.Context, method, path string, in any, status int
 	return json.Unmarshal(text, out)
 }
 
-// fill makes the accounts and gives each its balance, over HTTP like everything else.
-func (s *side) fill(ctx context.Context, accounts, balance int) error {
+// fill makes the accounts from first on and gives each its balance, over HTTP like everything else.
+func (s *side) fill(ctx context.Context, first, accounts, balance int) error {
 	if err := s.call(ctx, http.MethodPost, "/v1/accounts",
 		map[string]any{"id": beneficiary, "currency": currency}, http.StatusCreated, nil); err != nil {
 		return err
 	}
-	account := func(i int) string { return fmt.Sprintf(`{"id":%q,"currency":%q}`, accountID(i), currency) }
-	deposit := func(i int) string { return fmt.Sprintf(`{"account":%q,"amount":%d}`, accountID(i), balance) }
+	account := func(i int) string { return fmt.Sprintf(`{"id":%q,"currency":%q}`, accountID(first+i), currency) }
+	deposit := func(i int) string { return fmt.Sprintf(`{"account":%q,"amount":%d}`, accountID(first+i), balance) }
 	if err := s.postAll("/v1/accounts", accounts, account); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (h *house) sizes(ctx context.Context, o *options, results *Results) error {
 			return fmt.Errorf("open an auction: %w", err)
 		}
 		results.Sizes = append(results.Sizes, *opened, *first)
-		purchases, err := s.purchases(ctx, o.accounts)
+		purchases, err := s.purchases(ctx, inSequence(o.accounts))
 		if err != nil {
 			return fmt.Errorf("open a campaign: %w", err)
 		}

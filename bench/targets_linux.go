@@ -38,7 +38,7 @@ func manyTargets(ctx context.Context, s *side, accounts int) (*mixed, error) {
 		return nil, err
 	}
 	for range manyCampaigns {
-		next, err := s.purchases(ctx, accounts)
+		next, err := s.purchases(ctx, inSequence(accounts))
 		if err != nil {
 			return nil, err
 		}

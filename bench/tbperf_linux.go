@@ -187,7 +187,7 @@ func (h *house) tbperfProduct(ctx context.Context, o *options) (*side, func(cont
 	if err := h.start(ctx, s, name+"-0123456789abcdef0123456789abcdef", o.productBinary, arguments...); err != nil {
 		return nil, nil, err
 	}
-	if err := errors.Join(s.fill(ctx, o.tbperfAccounts, tbperfBalance), s.analyze(ctx)); err != nil {
+	if err := errors.Join(s.fill(ctx, 0, o.tbperfAccounts, tbperfBalance), s.analyze(ctx)); err != nil {
 		return nil, nil, err
 	}
 	return s, func(context.Context) error {
@@ -200,7 +200,7 @@ func (h *house) tbperfProduct(ctx context.Context, o *options) (*side, func(cont
 func (h *house) tbperfHTTP(o *options, p *side, name string, connections, each int) *tbperfSide {
 	t := &tbperfSide{name: name, database: "tbperf_fairlead", pool: tbperfClients * connections, each: each}
 	pairs := newZipfPairs(rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), tbperfExponent, o.tbperfAccounts) //nolint:gosec // Load needs no secrecy.
-	commands := transfersOf(3, pairs.next)
+	commands := transfersOf(3, accountID(0), pairs.next)
 	next, check := commands.requests(p.key), t.single
 	if each > 1 {
 		next, check = commands.batches(p.key, each), t.batch()

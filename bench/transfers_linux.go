@@ -82,18 +82,18 @@ func (s *side) transferSourceAmong(first, accounts int) func() []byte {
 
 func transferBodies(first, accounts int) bodies {
 	random := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())) //nolint:gosec // Load needs no secrecy.
-	return transfersOf(1, func() (from, to, amount int) {
+	return transfersOf(1, accountID(first), func() (from, to, amount int) {
 		from = random.IntN(accounts)
 		to = (from + 1 + random.IntN(accounts-1)) % accounts
 		return first + from, first + to, 1 + random.IntN(9)
 	})
 }
 
-// transfersOf lays out the transfers that pick chooses, with amounts of so many digits.
-func transfersOf(digitsOfAmount int, pick func() (from, to, amount int)) bodies {
+// transfersOf lays out the transfers that pick chooses, with amounts of so many digits, among accounts whose ids are as long as this one.
+func transfersOf(digitsOfAmount int, account string, pick func() (from, to, amount int)) bodies {
 	const before, between = `{"from":"acc-`, `","to":"acc-`
-	body := fmt.Sprintf(`{"from":%q,"to":%q,"amount":%s}`, accountID(0), accountID(0), strings.Repeat("1", digitsOfAmount))
-	digits := len(accountID(0)) - len("acc-")
+	body := fmt.Sprintf(`{"from":%q,"to":%q,"amount":%s}`, account, account, strings.Repeat("1", digitsOfAmount))
+	digits := len(account) - len("acc-")
 	toAt := len(before) + digits + len(between)
 	return bodies{"/v1/transfers", body, func(body []byte) bool {
 		from, to, amount := pick()

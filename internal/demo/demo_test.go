@@ -22,6 +22,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -152,6 +153,7 @@ func TestDemoOnAGivenDatabase(t *testing.T) {
 // TestDemoSeesDamage breaks the guarantees in the database one by one, behind the back of the server that has answered
 // everything rightly, and wants the table to say so, and the exit status.
 func TestDemoSeesDamage(t *testing.T) {
+	pgtest.Needs(t, pgkit.Prepare, pgkit.AdvisoryLocks)
 	damages := []struct {
 		name, sql string
 		rows      []string // that say so

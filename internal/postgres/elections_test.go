@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -46,10 +48,26 @@ func elect(t *testing.T, db *DB) (e *Elections, g lock.Grant, renewed func(conte
 	}
 }
 
-// TestTermsGoOnFromLeases upgrades a database whose leaders were elected by the table of leases.
+// TestTermsGoOnFromLeases upgrades a database whose leaders were elected by the table of leases, and refuses to where it can't.
 func TestTermsGoOnFromLeases(t *testing.T) {
 	t.Parallel()
-	url := pgtest.NewDatabase(t, func(ctx context.Context, url string) error {
+	url := leased(t)
+	if err := migrated(t.Context(), pgtest.Without(t, url, pgkit.Functions)); err == nil || !strings.Contains(err.Error(), "leases_need_functions_to_go_on") {
+		t.Errorf("without functions: %v", err)
+	}
+	pgtest.Needs(t, pgkit.Functions)
+	for range 2 { // The second time changes nothing.
+		testwait.Must(t, migrated(t.Context(), url))
+	}
+	if _, g, _ := elect(t, open(t, Options{URL: url})); g.Tokens["auctions"] != 42 {
+		t.Errorf("the first term is %d", g.Tokens["auctions"])
+	}
+}
+
+// leased is a database of the time of leases. One has the 41st term.
+func leased(t *testing.T) string {
+	t.Helper()
+	return pgtest.NewDatabase(t, func(ctx context.Context, url string) error {
 		conn, err := pgx.Connect(ctx, url)
 		if err != nil {
 			return err
@@ -58,12 +76,6 @@ func TestTermsGoOnFromLeases(t *testing.T) {
 		_, err = conn.Exec(ctx, step20+lease, pgx.QueryExecModeSimpleProtocol)
 		return errors.Join(err, conn.Close(ctx))
 	})
-	for range 2 { // The second time changes nothing.
-		testwait.Must(t, migrated(t.Context(), url))
-	}
-	if _, g, _ := elect(t, open(t, Options{URL: url})); g.Tokens["auctions"] != 42 {
-		t.Errorf("the first term is %d", g.Tokens["auctions"])
-	}
 }
 
 // TestElectionsElsewhere elects the leaders of an installation in the schema that it names, and makes no other for that.

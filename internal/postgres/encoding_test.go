@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
@@ -29,7 +30,7 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 	defer conn.Release()
 	missing := db.speculativeStatements()
 	for _, unique := range []bool{true, false} {
-		for _, q := range everyWrite(t, unique) {
+		for _, q := range everyWrite(t, db.engine, unique) {
 			statement, err := conn.Conn().Prepare(t.Context(), q.SQL, q.SQL)
 			if err != nil {
 				t.Fatalf("%s: %v", q.SQL, err)
@@ -69,8 +70,8 @@ func TestEveryParameterIsEncoded(t *testing.T) {
 	}
 }
 
-// everyWrite returns the queries of transactions that do all that is done on the fast path.
-func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
+// everyWrite returns the queries of transactions that do all that is done on the fast path of an engine.
+func everyWrite(t *testing.T, engine pgkit.Capabilities, unique bool) []*pgx.QueuedQuery {
 	t.Helper()
 	now := time.Date(2026, 2, 3, 4, 5, 6, 7000, time.UTC)
 	end := now.Add(time.Hour)
@@ -84,7 +85,7 @@ func everyWrite(t *testing.T, unique bool) []*pgx.QueuedQuery {
 		book.LoadAccount(ledger.Account{ID: id, Currency: "EUR", Available: 1000, Held: 5, Version: 2})
 	}
 	var b pgx.Batch
-	s := NewAuctions(&DB{spec: speculation.New(speculation.Options{})})
+	s := NewAuctions(&DB{spec: speculation.New(speculation.Options{}), engine: engine})
 	want := auction.Want{Bidders: []string{"ann", "ben", "cid"}}
 	if err := s.bidSpeculatively(&b, known, want, speculation.Scene{Book: book, Absent: []string{"absent"}}, func(u *auction.Unit) {
 		for _, key := range []string{"missed", "stored"} {

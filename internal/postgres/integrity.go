@@ -14,12 +14,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // wholeBelow is how many bytes of entries are counted at once whenever somebody asks: some 60,000. Larger ledgers are counted from the last
 // closing on, and as a whole by recounts.
 const wholeBelow = 8 << 20
+
+// lateIDs is how much older than a closing the id of an entry may be which that has not counted: by the time that its transaction took, and by the clock of
+// its server. An account with one that is older does not add up without it, and then all of its entries are counted.
+const lateIDs = 24 * time.Hour
 
 // maxSuspects is how many accounts that a closing does not explain are counted from their beginning in one check.
 const maxSuspects = 1000
@@ -161,11 +166,11 @@ const (
 	// strangeEntry is an entry e of an account a that does not belong there, or is not what its transfer t says.
 	strangeEntry = `e.transfer >= ` + beginning + ` AND (t.status = 'completed' AND t.currency = e.currency
 		AND CASE WHEN e.amount < 0 THEN (t.source, t.amount) = (e.account, -e.amount) ELSE (t.destination, t.amount) = (e.account, e.amount) END) IS NOT TRUE`
-	// newEntries counts the entries of an account x since its closing. Its entries of before are not looked at. Transfers are looked up one
-	// by one, whatever the planner may believe of a new table.
+	// newEntries counts the entries of an account x since its closing, from an id on, so that old partitions are not looked at. Its entries of before
+	// are not looked at either. Transfers are looked up one by one, whatever the planner may believe of a new table.
 	newEntries = `(SELECT coalesce(sum(e.amount), 0) AS total, count(*) FILTER (WHERE e.currency <> x.currency) AS others,
 			array_agg(DISTINCT e.transfer) FILTER (WHERE ` + strangeEntry + `) AS strange
-		FROM entries AS e LEFT JOIN transfers AS t ON t.id = ANY (ARRAY[e.transfer]) WHERE e.account = x.id AND e.version > coalesce(x.since, -1))`
+		FROM entries AS e LEFT JOIN transfers AS t ON t.id = ANY (ARRAY[e.transfer]) WHERE e.account = x.id AND e.version > coalesce(x.since, -1) AND e.id >= $3)`
 	// changedSince are the rows of accounts a that a transaction from a horizon on has written, whoever it was: all others were closed as they are.
 	// Rows have the lower 32 bits of their transaction's number. One that comes again makes a row a changed one, which does no harm.
 	changedSince = `($2::text IS NULL OR age(a.xmin) BETWEEN 0 AND age($2::text::xid))`
@@ -246,8 +251,9 @@ func (f flows) plus(g flows) flows {
 type closedBooks struct {
 	at      time.Time
 	settled uuid.UUID
-	sums    flows   // of entries up to settled
-	horizon *string // as rows have it; nil: all accounts count as changed
+	sums    flows     // of entries up to settled
+	horizon *string   // as rows have it; nil: all accounts count as changed
+	from    uuid.UUID // the least id that an entry may have which no closing has counted, but for late ones (lateIDs)
 	// The last recount.
 	recounted    time.Time
 	valid        bool
@@ -266,6 +272,7 @@ func (l *Ledger) closedBooks(ctx context.Context, tx pgx.Tx) (*closedBooks, erro
 		return nil, nil
 	}
 	if err == nil {
+		b.from = partitions.At(b.at.Add(-lateIDs))
 		err = json.Unmarshal([]byte(sums), &b.sums)
 	}
 	return &b, err
@@ -278,7 +285,7 @@ func (l *Ledger) countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (
 	if err != nil {
 		return out, err
 	}
-	suspects, bad, err := l.findSuspects(ctx, tx, base.horizon, accounts)
+	suspects, bad, err := l.findSuspects(ctx, tx, base, accounts)
 	if err != nil {
 		return out, err
 	}
@@ -320,11 +327,11 @@ func (l *Ledger) countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (
 
 // findSuspects returns the accounts that their closings and the entries since don't explain, maxSuspects of a kind at most, and transfers
 // that are not what their entries say.
-func (l *Ledger) findSuspects(ctx context.Context, tx pgx.Tx, horizon *string, accounts int64) (suspects []string, bad map[uuid.UUID]bool, err error) {
+func (l *Ledger) findSuspects(ctx context.Context, tx pgx.Tx, base *closedBooks, accounts int64) (suspects []string, bad map[uuid.UUID]bool, err error) {
 	if suspects, err = pgkit.Rows(ctx, tx, pgx.RowTo[string], suspectHolds, maxSuspects); err != nil {
 		return nil, nil, err
 	}
-	rows, err := tx.Query(ctx, l.books().suspectAccounts, maxSuspects, horizon)
+	rows, err := tx.Query(ctx, l.books().suspectAccounts, maxSuspects, base.horizon, base.from)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -38,7 +38,7 @@ const (
 	// not what its transfer says, which are not closed either.
 	closeAccounts  = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + changedSince + closePart
 	partOfAccounts = ` a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
-	closePart      = ` AND a.id > $1 ORDER BY a.id LIMIT $3),
+	closePart      = ` AND a.id > $1 ORDER BY a.id LIMIT $4),
 	changed AS MATERIALIZED (
 		SELECT p.id, p.currency, p.version, p.available, p.held, c.version AS since, coalesce(c.available::numeric + c.held, 0) AS before
 		FROM part AS p LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[p.id])
@@ -63,8 +63,7 @@ const (
 	WHERE e.total = a.available::numeric + a.held AND e.others = 0
 	ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held`
 	// moveClosing writes what a closing has found, where no other one has come as far.
-	// Its horizon moves to the new one, if there is one.
-	moveClosing = `UPDATE ledger_closing SET` + moveSums + `horizon = coalesce($4::bigint, horizon), cluster = CASE WHEN $4::bigint IS NULL THEN cluster ELSE ` + thisCluster + ` END` + moveOn
+	moveClosing = `UPDATE ledger_closing SET` + moveSums + `horizon = $4::bigint, cluster = ` + thisCluster + moveOn
 	moveSums    = ` at = $1, settled = $2, sums = $3, `
 	moveOn      = ` WHERE at < $1 AND settled <= $2`
 	// beginClosing reads the time, and the first transaction that may not have ended yet: what it and later ones write, nested ones
@@ -95,18 +94,19 @@ func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) 
 	for last, limit, more := "", int64(closeAtFirst), true; more; {
 		if err := thenPause(ctx, rest, func() (err error) {
 			part := time.Now()
-			last, more, err = l.closeSome(ctx, &c, last, base.horizon, limit)
+			last, more, err = l.closeSome(ctx, &c, last, base, limit)
 			limit = closeNext(limit, time.Since(part))
 			return err
 		}); err != nil {
 			return nil, err
 		}
 	}
-	if c.Bad > 0 {
-		horizon = nil // An account that does not agree is looked at again.
-	}
 	if err := thenPause(ctx, rest, func() (err error) {
-		c.Balanced, err = l.closeFlows(ctx, base, began, horizon)
+		settled, upto, balanced, err := l.closeFlows(ctx, base, began)
+		// An account that does not agree is looked at again, and its entries since the last closing.
+		if c.Balanced = balanced; err == nil && c.Bad == 0 {
+			err = l.moveClosing(ctx, began, upto, settled, horizon)
+		}
 		return err
 	}); err != nil {
 		return nil, fmt.Errorf("postgres: close the books: %w", err)
@@ -115,11 +115,11 @@ func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) 
 }
 
 // closeSome closes the next changed accounts. It returns the last of them, and whether there may be more.
-func (l *Ledger) closeSome(ctx context.Context, c *Closing, after string, horizon *string, limit int64) (last string, more bool, err error) {
+func (l *Ledger) closeSome(ctx context.Context, c *Closing, after string, base *closedBooks, limit int64) (last string, more bool, err error) {
 	var n, closed, strange int64
 	var suspects []string
 	if err := l.write(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.books().closeAccounts, after, horizon, limit).Scan(&n, &last, &closed, &suspects, &strange)
+		return tx.QueryRow(ctx, l.books().closeAccounts, after, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange)
 	}); err != nil {
 		return "", false, fmt.Errorf("postgres: close accounts: %w", err)
 	}
@@ -172,13 +172,12 @@ func (l *Ledger) write(ctx context.Context, write func(pgx.Tx) error) error {
 	})
 }
 
-// closeFlows adds what came in and went out to the last closing, and reports whether the accounts have it. The horizon moves where there is one.
-func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.Time, horizon *int64) (balanced bool, err error) {
-	upto := uuidAt(began.Add(-settledAfter))
+// closeFlows adds what came in and went out to that of the last closing, up to an id, and reports whether the accounts have it.
+func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.Time) (settled flows, upto uuid.UUID, balanced bool, err error) {
+	upto = uuidAt(began.Add(-settledAfter))
 	if string(upto[:]) < string(base.settled[:]) {
 		upto = base.settled
 	}
-	var settled flows
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanFreely); err != nil {
 			return err
@@ -200,15 +199,17 @@ func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.T
 		}
 		return err
 	})
-	if err != nil {
-		return false, err
-	}
+	return settled, upto, balanced, err
+}
+
+// moveClosing writes that a closing has ended.
+func (l *Ledger) moveClosing(ctx context.Context, began time.Time, upto uuid.UUID, settled flows, horizon *int64) error {
 	sums, err := json.Marshal(settled)
-	if err == nil {
-		err = l.write(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, l.books().moveClosing, began, upto, string(sums), horizon)
-			return err
-		})
+	if err != nil {
+		return err
 	}
-	return balanced, err
+	return l.write(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, l.books().moveClosing, began, upto, string(sums), horizon)
+		return err
+	})
 }

@@ -3,11 +3,15 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -42,6 +46,83 @@ func TestClosingsRest(t *testing.T) {
 	left := int64(accounts - closed())
 	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Closed: left, Balanced: true}) {
 		t.Errorf("the next closing, of %d accounts: %+v, %v", left, closing, err)
+	}
+}
+
+// TestNewEntriesAreInNewPartitions: checks and closings look for new entries in the partitions of the time since the last closing, and in no older ones.
+func TestNewEntriesAreInNewPartitions(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions, pgkit.Partitions)
+	db := open(t, Options{URL: pgtest.NewDatabase(t, longAgo), MaxConns: 4})
+	books := large(db)
+	recounted(t, books, true)
+	do(t, newLedgerService(t, db), ledger.Deposit{Account: "old-05", Amount: 12})
+	var base *closedBooks
+	testwait.Must(t, books.snapshot(t.Context(), func(ctx context.Context, tx pgx.Tx) (err error) {
+		base, err = books.closedBooks(ctx, tx)
+		return err
+	}))
+	for name, statement := range map[string]struct {
+		sql  string
+		args []any
+	}{
+		"a check":   {suspectAccounts, []any{maxSuspects, base.horizon, base.from}},
+		"a closing": {closeAccounts, []any{"", base.horizon, base.from, closeAtFirst}},
+	} {
+		tx, err := db.pool.Begin(t.Context())
+		testwait.Must(t, err)
+		lines, err := pgkit.Rows(t.Context(), tx, pgx.RowTo[string], `EXPLAIN (ANALYZE, COSTS OFF) `+statement.sql, statement.args...)
+		testwait.Must(t, errors.Join(err, tx.Rollback(t.Context())))
+		plan := strings.Join(lines, "\n")
+		if strings.Contains(plan, "entries_first") || !strings.Contains(plan, "entries_") {
+			t.Errorf("%s reads these:\n%s", name, plan)
+		}
+	}
+}
+
+// TestLateEntriesAreFound: entries with ids of long before the last closing, as from a server whose clock is days late, are counted; and an account that no
+// closing can close is looked at until it is repaired.
+func TestLateEntriesAreFound(t *testing.T) {
+	t.Parallel()
+	db := tampered(t)
+	books, money := large(db), newLedgerService(t, db)
+	fund(t, money, 1000, "ann", "ben")
+	recounted(t, books, true)
+	do(t, money, ledger.Deposit{Account: "ann", Amount: 5})
+	late := func(amount int) {
+		t.Helper()
+		exec(t, db, `UPDATE entries SET id = $1 WHERE abs(amount) = $2`, uuidAt(time.Now().Add(-3*lateIDs)), amount)
+	}
+	late(5)
+	valid := func(when string, want bool) {
+		t.Helper()
+		if in, err := books.Integrity(t.Context()); err != nil || in.Valid != want {
+			t.Errorf("%s: %+v, %v", when, in, err)
+		}
+	}
+	valid("a late entry", true)
+	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Closed: 1, Balanced: true}) {
+		t.Errorf("a closing of a late entry: %+v, %v", closing, err)
+	}
+	valid("after its closing", true)
+	// The books were last closed before these entries.
+	do(t, money, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 3})
+	late(3)
+	exec(t, db, `UPDATE ledger_closing SET at = $1`, time.Now().Add(-4*lateIDs))
+	exec(t, db, `UPDATE entries SET transfer = gen_random_uuid() WHERE account = 'ben' AND amount = 3`)
+	for range 3 {
+		valid("an entry of no transfer", false)
+		if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || closing.Bad != 1 {
+			t.Errorf("an entry of no transfer: %+v, %v", closing, err)
+		}
+	}
+	exec(t, db, `UPDATE entries AS e SET transfer = (SELECT id FROM transfers WHERE amount = 3) WHERE abs(amount) = 3`)
+	valid("after its repair", true)
+	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || closing.Bad != 0 {
+		t.Errorf("after its repair: %+v, %v", closing, err)
+	}
+	if at := ask[time.Time](t, db, `SELECT at FROM ledger_closing`); time.Since(at) > lateIDs {
+		t.Errorf("closed at %s", at)
 	}
 }
 

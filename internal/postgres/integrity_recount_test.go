@@ -238,12 +238,16 @@ func TestWrongClosingsHideNoAccount(t *testing.T) {
 		t.Errorf("counted everything for wrong closings %d times, want 2", n)
 	}
 	recounted(t, books, false)
-	if n := seen.fallbacks()["recount"]; n != 1 {
-		t.Errorf("counted everything for a recount %d times, want once", n)
+	want := 1
+	if !books.tellsRows() {
+		want = 0 // It has no parts that could disagree.
+	}
+	if n := seen.fallbacks()["recount"]; n != want {
+		t.Errorf("counted everything for a recount %d times, want %d", n, want)
 	}
 	exec(t, db, move, -1)
 	exec(t, db, `INSERT INTO accounts VALUES ('eve', 'USD', 0, 0, 1, now()), ('fay', 'USD', 0, 0, 1, now())`)
-	exec(t, db, `INSERT INTO entries VALUES ('eve', gen_random_uuid(), 1, gen_random_uuid(), 5, 'USD', now()), ('fay', gen_random_uuid(), 1, gen_random_uuid(), -5, 'USD', now())`)
+	exec(t, db, `INSERT INTO entries VALUES ('eve', $1::uuid, 1, gen_random_uuid(), 5, 'USD', now()), ('fay', $1::uuid, 1, gen_random_uuid(), -5, 'USD', now())`, newID())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	if _, err := books.Recount(ctx, RecountOptions{Runner: RunnerServer, Blocks: 1, AtOnce: 1, Progress: func(RecountProgress) { stop() }}); !errors.Is(err, context.Canceled) {

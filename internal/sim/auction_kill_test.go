@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/replay"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
@@ -189,6 +191,7 @@ func killRules(rng *rand.Rand, seller string) replay.Rules {
 // the leader is killed, and after the next one has handed over by itself.
 func TestOneCountdownASecond(t *testing.T) {
 	beside(t)
+	pgtest.Needs(t, pgkit.Notify)
 	testpromise.CheckEach(t, []string{"countdown"}, func(seen func(string, time.Duration)) { oneCountdownASecond(t, seen) })
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/client"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/tally"
@@ -79,6 +80,7 @@ func verbDies(t *testing.T, database, at string) {
 // end the books are valid, and a balance that somebody changes by hand is found.
 func TestBooksAreKeptThroughEveryCrash(t *testing.T) {
 	beside(t)
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
 	rng, seed := testwait.Rand(t)
 	database := newDatabase(t)
 	conn := pgtest.Connect(t, database)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -15,6 +16,7 @@ import (
 // turned the slots, before each is committed. Nothing of it stays then, and the next server does it again. All keys of the load are kept.
 func TestKeySlotsAreTurnedThroughEveryCrash(t *testing.T) { //nolint:tparallel // One after the other: each has its load.
 	beside(t)
+	pgtest.Needs(t, pgkit.RowPlaces)
 	for round := range testwait.Count(1, 25) {
 		t.Run(fmt.Sprint(round), turnedThroughCrashes)
 	}

@@ -10,7 +10,10 @@ DO $$ BEGIN
     IF EXISTS (SELECT FROM leases) THEN
         INSERT INTO fairlead_elections.lock_keys (key, token) SELECT name, term FROM leases
             ON CONFLICT (key) DO UPDATE SET token = greatest(lock_keys.token, excluded.token);
+        DELETE FROM leases;
     END IF;
 END $$;
 -- +goose StatementEnd
+-- Without functions in PL/pgSQL the block is left out. Then leases that are there must not be lost.
+ALTER TABLE leases ADD CONSTRAINT leases_need_functions_to_go_on CHECK (false);
 DROP TABLE leases;
