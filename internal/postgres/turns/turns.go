@@ -52,7 +52,7 @@ type Options struct {
 
 // New returns turns of a process that has met no other one.
 func New(o Options) *Turns {
-	usual := pace{length: Length, linger: 300 * time.Microsecond, drain: 50 * time.Millisecond, idle: 500 * time.Millisecond}
+	usual := pace{length: Length, linger: 100 * time.Microsecond, drain: 50 * time.Millisecond, idle: 500 * time.Millisecond}
 	return &Turns{o: o, pace: usual, met: map[string]time.Time{}, changed: make(chan struct{}, 1), closing: make(chan struct{})}
 }
 
