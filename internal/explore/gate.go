@@ -57,6 +57,7 @@ type link struct {
 	held       []byte // an answer that waits to be let through
 	idle       bool   // the session is in no transaction
 	listens    bool   // the session wants notifications
+	notifies   bool   // its transaction notifies others
 	locks      bool   // the session has a lock beside transactions
 	heard      []byte // notifications that wait to be let through
 	ownTimeout time.Duration
@@ -79,7 +80,7 @@ type gate struct {
 	lives map[string]int // of the processes
 	who   *goroutines
 	step  int
-	moved bool // a unit was executed since sessions were last asked for notifications
+	moved bool // a transaction that notifies has ended since sessions were last asked for notifications
 }
 
 func newGate(db, other *database) *gate {
@@ -208,18 +209,19 @@ func (g *gate) start(c *conn) error {
 		return nil
 	}
 	parameters := startParameters(u)
-	b, err := c.db.take()
-	if err != nil {
-		return err
-	}
 	app := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(parameters["application_name"], "fairlead"), " "), " ", "-")
 	c.group = c.server + "/" + cmp.Or(app, "commands")
 	if parameters["plan_cache_mode"] != "" {
 		c.group = c.server + "/pipeline"
 	}
+	b, err := c.db.take(c.group[len(c.server):])
+	if err != nil {
+		return err
+	}
 	c.backend, c.idle = b, true
 	c.ownTimeout, c.timeout = 0, 0
-	set := []string{"SET skew.life = " + strconv.Itoa(c.db.life)}
+	// What the session did in other schedules must not count: PostgreSQL would choose plans by how often it has run a statement.
+	set := []string{"SET skew.life = " + strconv.Itoa(c.db.life), "SET plan_cache_mode = force_custom_plan"}
 	for name, value := range parameters {
 		switch name {
 		case "user", "database", "statement_timeout", "idle_in_transaction_session_timeout": // By the machine's time.
@@ -316,6 +318,10 @@ func (g *gate) execute(c *conn, m Mode) error {
 		c.sever()
 		return g.hangUp(c)
 	}
+	if answer := c.backend.known(u); answer != nil {
+		c.give(answer)
+		return nil
+	}
 	for _, sql := range statementsIn(u, c.statements) {
 		if _, gid, ok := strings.Cut(sql, "prepare transaction '"); ok {
 			if err := c.db.prepares(strings.TrimRight(gid, "'")); err != nil {
@@ -323,6 +329,7 @@ func (g *gate) execute(c *conn, m Mode) error {
 			}
 		}
 		c.listens = c.listens || strings.HasPrefix(brief(sql), "listen")
+		c.notifies = c.notifies || c.db.notifying(sql)
 		c.locks = (c.locks || strings.Contains(sql, "pg_advisory_lock")) && !strings.Contains(sql, "pg_advisory_unlock")
 		for function, limit := range c.db.limits {
 			if strings.Contains(sql, function) {
@@ -334,7 +341,10 @@ func (g *gate) execute(c *conn, m Mode) error {
 	if limit != "" {
 		c.timeout = duration(limit)
 	}
-	c.mode, g.moved = m, true
+	c.mode = m
+	if err := c.backend.forget(u); err != nil {
+		return err
+	}
 	if err := c.backend.write(u); err != nil {
 		return err
 	}
@@ -371,8 +381,10 @@ func (g *gate) collect(c *conn) error {
 		if m[0] == 'Z' {
 			if c.idle = m[5] == 'I'; c.idle {
 				c.timeout = c.ownTimeout
+				g.moved, c.notifies = g.moved || c.notifies, false
 			}
 			answer := c.partial
+			c.backend.note(answer)
 			c.partial, c.parked = nil, false
 			switch c.mode {
 			case Lose:
