@@ -36,6 +36,8 @@ type Scenario struct {
 	Kills bool
 	// Stall is for how long the messages of a server or process may be stopped; 0: they are not.
 	Stall time.Duration
+	// Outage is for how long a server hears nothing from anybody from the loss of an answer on, where that is what happens ([Part]); 0: it does not.
+	Outage time.Duration
 	// Watched says that servers watch the database for lost commits, in schedules with an odd seed.
 	Watched bool
 	// Unbooked says that the clients' own books do not know all that they do: bids.

@@ -28,6 +28,7 @@ const (
 	Lose Mode = "lose" // it arrives; the answer is lost, and with it the connection
 	Late Mode = "late" // the connection is cut now, and the message arrives later
 	Drop Mode = "drop" // the connection is cut, and the message is lost
+	Part Mode = "part" // it arrives, the answer is lost with its connection, and the messages of its server are stopped for a while
 )
 
 // Option is a message that could be let through next, or another event.
@@ -61,6 +62,8 @@ type link struct {
 	locks      bool   // the session has a lock beside transactions
 	heard      []byte // notifications that wait to be let through
 	ownTimeout time.Duration
+	idleLimit  time.Duration // how long the session may do nothing in a transaction
+	idleSince  time.Time     // when it began to
 	timeout    time.Duration // how long it waits for locks now
 	ended      bool
 }
@@ -219,12 +222,14 @@ func (g *gate) start(c *conn) error {
 		return err
 	}
 	c.backend, c.idle = b, true
-	c.ownTimeout, c.timeout = 0, 0
+	c.ownTimeout, c.timeout, c.idleLimit = 0, 0, 0
 	// What the session did in other schedules must not count: PostgreSQL would choose plans by how often it has run a statement.
 	set := []string{"SET skew.life = " + strconv.Itoa(c.db.life), "SET plan_cache_mode = force_custom_plan"}
 	for name, value := range parameters {
 		switch name {
-		case "user", "database", "statement_timeout", "idle_in_transaction_session_timeout": // By the machine's time.
+		case "user", "database", "statement_timeout": // By the machine's time.
+		case "idle_in_transaction_session_timeout":
+			c.idleLimit = duration(value)
 		case "lock_timeout":
 			c.ownTimeout = duration(value)
 		case "options": // -c name=value, for each setting
@@ -278,6 +283,9 @@ func (g *gate) options() []Option {
 		}
 		if len(c.heard) > 0 && !c.gone() {
 			add("notification", nil, func(Mode) error { g.notify(c); return nil })
+		}
+		if c.idleLimit > 0 && !c.idle && time.Since(c.idleSince) >= c.idleLimit {
+			all = append(all, Option{Label: c.name + " idle timeout", Thread: c.name, Since: g.step, run: func(Mode) error { return g.hangUp(c) }})
 		}
 		if u := c.first(true, false); u != nil {
 			faults := []Mode{Hold, Lose, Late, Drop}
@@ -383,6 +391,7 @@ func (g *gate) collect(c *conn) error {
 				c.timeout = c.ownTimeout
 				g.moved, c.notifies = g.moved || c.notifies, false
 			}
+			c.idleSince = time.Now()
 			answer := c.partial
 			c.backend.note(answer)
 			c.partial, c.parked = nil, false
@@ -391,7 +400,7 @@ func (g *gate) collect(c *conn) error {
 				c.lose()
 			case Hold:
 				c.held = answer
-			case Go, Late, Drop: // Of the last two nobody reads it.
+			case Go, Late, Drop, Part: // Of Late and Drop nobody reads it, and Part is Lose here.
 				c.give(answer)
 			}
 			return nil
@@ -444,9 +453,10 @@ func (g *gate) notify(c *conn) {
 	c.give(heard)
 }
 
-// hangUp tells PostgreSQL that a connection has ended.
+// hangUp tells PostgreSQL that a connection has ended, and its server, should PostgreSQL have ended it.
 func (g *gate) hangUp(c *conn) error {
 	c.ended = true
+	c.sever()
 	return errors.Join(c.db.give(c.backend), g.settle())
 }
 

@@ -100,15 +100,20 @@ func openPurses(ctx context.Context, c *sim.Client) error {
 	return errors.Join(sim.OpenAccounts(ctx, c, []string{"ann", "bob"}, 50), sim.OpenAccounts(ctx, c, []string{"cyd"}, 0))
 }
 
+// patience is for how long the clients of [accounts] wait for an answer: longer than a server that was cut off needs until it gives up, and can
+// say so.
+const patience = 30 * time.Second
+
 // accounts has both servers remember the same accounts, and change them in turn: each has to notice what the other did.
 func accounts() Scenario {
 	return Scenario{
-		Servers: 2, Kills: true, Stall: 3 * time.Second,
+		Servers: 2, Kills: true, Stall: 3 * time.Second, Outage: 12 * time.Second,
 		Open: openPurses, Warm: acquainted,
 		Play: func(ctx context.Context, w *World) {
 			for i := range 2 {
 				name := fmt.Sprintf("c%d", i+1)
 				c := w.Client(name, servers(i)...)
+				c.LimitAttempts(patience)
 				from, to := "ann", "bob"
 				if i == 1 {
 					from, to = to, from
