@@ -102,8 +102,9 @@ func (c *conn) Write(p []byte) (int, error) {
 func caller() string {
 	var pcs stack
 	n := runtime.Callers(3, pcs[:])
-	if text, known := callers.Load(pcs); known {
-		return text.(string)
+	if known, ok := callers.Load(pcs); ok {
+		text, _ := known.(string) // Nothing else is kept.
+		return text
 	}
 	frames := runtime.CallersFrames(pcs[:n])
 	var text strings.Builder

@@ -84,7 +84,7 @@ type database struct {
 	url                   string
 	dir, port, user, name string
 	control               *backend
-	idle                  map[string][]*backend // by what their connections were for
+	idle                  map[string][]*backend    // by what their connections were for
 	clock                 *os.File                 // what the database's clock shows
 	set                   time.Time                // the same
 	limits                map[string]time.Duration // of the waits for locks in functions, by name
