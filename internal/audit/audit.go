@@ -56,10 +56,10 @@ type check struct {
 	find func(ctx context.Context, tx pgx.Tx, report func(format string, args ...any)) error
 }
 
-// Audit runs every check on one snapshot of db. It returns nil when all promises hold, and an error that lists what broke them
-// when some do not, or when the database could not be asked.
-func Audit(ctx context.Context, db Beginner) error {
-	results, err := Report(ctx, db)
+// Audit runs every check on one snapshot of db, or those of some groups alone. It returns nil when all promises hold, and an error that lists
+// what broke them when some do not, or when the database could not be asked.
+func Audit(ctx context.Context, db Beginner, groups ...Guarantee) error {
+	results, err := report(ctx, db, slices.DeleteFunc(allChecks(), func(c check) bool { return len(groups) > 0 && !slices.Contains(groups, c.guarantee) }))
 	wrong := []error{err}
 	for _, r := range results {
 		if r.Total > 0 {
@@ -72,6 +72,10 @@ func Audit(ctx context.Context, db Beginner) error {
 // Report runs every check on one snapshot of db and returns the result of each, kept or broken, for those who want
 // to show both. The error is about asking, never about what was found.
 func Report(ctx context.Context, db Beginner) (results []Result, err error) {
+	return report(ctx, db, allChecks())
+}
+
+func report(ctx context.Context, db Beginner, checks []check) (results []Result, err error) {
 	tx, err := db.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return nil, fmt.Errorf("audit: begin snapshot: %w", err)
@@ -82,7 +86,7 @@ func Report(ctx context.Context, db Beginner) (results []Result, err error) {
 			err = errors.Join(err, rollbackErr)
 		}
 	}()
-	for _, c := range allChecks() {
+	for _, c := range checks {
 		r := Result{Guarantee: c.guarantee, Promise: c.promise}
 		report := func(format string, args ...any) {
 			r.Total++

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func checkBids(ctx context.Context, w *World, db *pgx.Conn, house string) error 
 	told := map[int64]client.Bid{}
 	for _, op := range w.Books.Ops() {
 		final, _ := op.Final()
-		if op.Kind != sim.KindBid || final.Status != http.StatusCreated {
+		if op.Kind != sim.KindBid || !strings.Contains(op.Path, house) || final.Status != http.StatusCreated {
 			continue
 		}
 		var b client.Bid

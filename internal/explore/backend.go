@@ -26,6 +26,13 @@ type backend struct {
 	hello []byte // the parameters that PostgreSQL reports at the start
 	in    []byte
 	chunk [64 << 10]byte
+
+	what     string            // its connections are for
+	prepared map[string][]byte // the answers to units that prepare statements, without the last byte: the state of the transaction
+	names    map[string]string // which unit has prepared a statement, by its name
+	asked    string            // the unit that is under way, if it prepares statements
+	stale    bool              // it may have prepared others
+	status   byte              // of the transaction, as PostgreSQL said it last
 }
 
 // connect opens a session by the socket in dir.
@@ -35,7 +42,7 @@ func connect(dir, port, user, database string) (*backend, error) {
 		return nil, err
 	}
 	syscall.CloseOnExec(fd)
-	b := &backend{fd: fd}
+	b := &backend{fd: fd, status: 'I', prepared: map[string][]byte{}, names: map[string]string{}}
 	limit := syscall.NsecToTimeval(glance.Nanoseconds())
 	err = errors.Join(
 		syscall.Connect(fd, &syscall.SockaddrUnix{Name: dir + "/.s.PGSQL." + port}),

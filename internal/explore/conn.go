@@ -100,9 +100,13 @@ func (c *conn) Write(p []byte) (int, error) {
 // caller says by which functions the goroutine has come to write something. Goroutines that say the same at one moment, and go on
 // differently, are told apart by that.
 func caller() string {
-	const most = 64
-	var pcs [most]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	var pcs stack
+	n := runtime.Callers(3, pcs[:])
+	if known, ok := callers.Load(pcs); ok {
+		text, _ := known.(string) // Nothing else is kept.
+		return text
+	}
+	frames := runtime.CallersFrames(pcs[:n])
 	var text strings.Builder
 	for more := true; more; {
 		var f runtime.Frame
@@ -110,8 +114,17 @@ func caller() string {
 		text.WriteString(f.Function)
 		text.WriteByte(' ')
 	}
+	callers.Store(pcs, text.String())
 	return text.String()
 }
+
+// stack is where a goroutine is, innermost first.
+type stack [64]uintptr
+
+// callers keeps what [caller] has said of a stack: the same few ask over and over.
+//
+//nolint:gochecknoglobals // It says the same to all.
+var callers sync.Map
 
 // Close implements [net.Conn].
 func (c *conn) Close() error {

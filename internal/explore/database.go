@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,22 +20,24 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// clocks are PostgreSQL's clocks, which show what the scheduler has set, and a set_config that tells the gate how long a statement may
-// wait for a lock, because the gate lets it wait by the scheduler's time and not by the machine's. A sequence is outside of
-// transactions: what it shows is the same to all sessions at once.
+// clocksIn are PostgreSQL's clocks, which show what the scheduler has set, and a set_config that tells the gate how long a statement may
+// wait for a lock, because the gate lets it wait by the scheduler's time and not by the machine's. What they show is in a file: it is the same to
+// all sessions at once, and to write it costs less than to ask PostgreSQL for anything. Functions in PL/pgSQL are parsed once a session, those in SQL once a
+// statement that calls them.
 //
 // What names a run of PostgreSQL shows another one after each failure that a schedule lets happen, see [World.Lose].
-const clocks = `CREATE SEQUENCE skew.clock;
-	CREATE FUNCTION skew.life() RETURNS integer LANGUAGE sql STABLE
+func clocksIn(file string) string { return strings.ReplaceAll(clocks, "'the clock'", "'"+file+"'") }
+
+const clocks = `CREATE FUNCTION skew.life() RETURNS integer LANGUAGE sql STABLE
 		AS $$ SELECT coalesce(nullif(pg_catalog.current_setting('skew.life', true), ''), '0')::integer $$;
 	CREATE FUNCTION skew.pg_postmaster_start_time() RETURNS timestamptz LANGUAGE sql STABLE
 		AS $$ SELECT timestamptz 'epoch' + skew.life() * interval '1 day' $$;
 	CREATE FUNCTION skew.pg_walfile_name(place pg_lsn) RETURNS text LANGUAGE sql STABLE
 		AS $$ SELECT lpad(upper(to_hex(skew.life() + 1)), 8, '0') || substr(pg_catalog.pg_walfile_name(place), 9) $$;
-	CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE
-		AS $$ SELECT timestamptz 'epoch' + last_value * interval '1 microsecond' FROM skew.clock $$;
-	CREATE FUNCTION skew.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
-		AS $$ SELECT timestamptz 'epoch' + last_value * interval '1 microsecond' FROM skew.clock $$;
+	CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql VOLATILE
+		AS $$ BEGIN RETURN timestamptz 'epoch' + pg_catalog.pg_read_file('the clock')::bigint * interval '1 microsecond'; END $$;
+	CREATE FUNCTION skew.statement_timestamp() RETURNS timestamptz LANGUAGE plpgsql STABLE
+		AS $$ BEGIN RETURN timestamptz 'epoch' + pg_catalog.pg_read_file('the clock')::bigint * interval '1 microsecond'; END $$;
 	CREATE TABLE skew.prepared (gid text PRIMARY KEY, at timestamptz NOT NULL);
 	CREATE VIEW skew.pg_prepared_xacts AS SELECT x.transaction, x.gid, coalesce(p.at, x.prepared) AS prepared, x.owner, x.database
 		FROM pg_catalog.pg_prepared_xacts x LEFT JOIN skew.prepared p USING (gid);
@@ -80,9 +84,11 @@ type database struct {
 	url                   string
 	dir, port, user, name string
 	control               *backend
-	idle                  []*backend
-	set                   time.Time                // what the database's clock shows
+	idle                  map[string][]*backend    // by what their connections were for
+	clock                 *os.File                 // what the database's clock shows
+	set                   time.Time                // the same
 	limits                map[string]time.Duration // of the waits for locks in functions, by name
+	notify                []string                 // names of functions that notify others
 	life                  int                      // how often it has failed in this schedule
 
 	tables map[string]table // by name
@@ -104,7 +110,7 @@ type image struct {
 // openDatabase makes a database of its own for a test, in which install may make more tables.
 func openDatabase(tb testing.TB, migrate pgtest.Migrate, install func(context.Context, *pgx.Conn) error) *database {
 	tb.Helper()
-	d := &database{url: pgtest.NewDatabase(tb, migrate), limits: map[string]time.Duration{}}
+	d := &database{url: pgtest.NewDatabase(tb, migrate), limits: map[string]time.Duration{}, idle: map[string][]*backend{}}
 	conn, err := pgx.Connect(tb.Context(), d.url)
 	testwait.Must(tb, err)
 	testwait.Must(tb, testwait.Err(conn.Exec(tb.Context(), "CREATE SCHEMA "+library)))
@@ -112,7 +118,11 @@ func openDatabase(tb testing.TB, migrate pgtest.Migrate, install func(context.Co
 		testwait.Must(tb, install(tb.Context(), conn))
 	}
 	testwait.Must(tb, conn.Close(tb.Context()))
-	pgtest.Shadow(tb, d.url, clocks)
+	d.clock, err = os.Create(filepath.Join(tb.TempDir(), "clock"))
+	testwait.Must(tb, err)
+	tb.Cleanup(func() { _ = d.clock.Close() })
+	testwait.Must(tb, d.setClock(time.Unix(0, 0)))
+	pgtest.Shadow(tb, d.url, clocksIn(d.clock.Name()))
 	u, err := url.Parse(d.url)
 	if err != nil {
 		tb.Fatal(err)
@@ -125,12 +135,25 @@ func openDatabase(tb testing.TB, migrate pgtest.Migrate, install func(context.Co
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		for _, b := range append(d.idle, d.control) {
-			b.close()
+		d.control.close()
+		for _, all := range d.idle {
+			for _, b := range all {
+				b.close()
+			}
 		}
 	})
 	testwait.Must(tb, d.takeLimits())
+	d.notify, err = d.control.query(`WITH RECURSIVE n AS (
+			SELECT proname, oid FROM pg_catalog.pg_proc WHERE prosrc ~* '\mnotify\M|pg_notify' AND pronamespace <> 'pg_catalog'::regnamespace
+			UNION SELECT p.proname, p.oid FROM pg_catalog.pg_proc p JOIN n ON strpos(p.prosrc, n.proname) > 0 AND p.pronamespace <> 'pg_catalog'::regnamespace
+		) SELECT DISTINCT proname FROM n`)
+	testwait.Must(tb, err)
 	return d
+}
+
+// notifying says that a statement may notify sessions that listen.
+func (d *database) notifying(sql string) bool {
+	return strings.Contains(strings.ToLower(sql), "notify") || slices.ContainsFunc(d.notify, func(function string) bool { return strings.Contains(sql, function) })
 }
 
 // takeLimits makes the limits of waits for locks that functions have the gate's.
@@ -154,25 +177,35 @@ func (d *database) takeLimits() error {
 
 func (d *database) connect() (*backend, error) { return connect(d.dir, d.port, d.user, d.name) }
 
-// take returns a session that is as new.
-func (d *database) take() (*backend, error) {
-	if n := len(d.idle); n > 0 {
-		b := d.idle[n-1]
-		d.idle = d.idle[:n-1]
-		return b, nil
+// take returns a session that is as new, but for the statements that it has prepared: so it had better be one that was for the same.
+func (d *database) take(what string) (*backend, error) {
+	all := d.idle[what]
+	if len(all) == 0 {
+		b, err := d.connect()
+		if err == nil {
+			b.what = what
+		}
+		return b, err
 	}
-	return d.connect()
+	b := all[len(all)-1]
+	d.idle[what] = all[:len(all)-1]
+	return b, nil
 }
 
-// give ends a session's transaction as a disconnection does, and keeps the session.
+// give ends a session's transaction as a disconnection does, and keeps the session: it does what DISCARD ALL does, and leaves prepared
+// statements.
 func (d *database) give(b *backend) error {
-	for _, sql := range []string{"ROLLBACK", "DISCARD ALL"} {
-		if _, err := b.query(sql); err != nil {
-			return err
-		}
+	sql := `ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_catalog.pg_advisory_unlock_all();
+		DISCARD TEMP; DISCARD SEQUENCES`
+	if b.stale {
+		sql += "; DEALLOCATE ALL"
+		clear(b.prepared)
+		clear(b.names)
+		b.stale = false
 	}
-	d.idle = append(d.idle, b)
-	return nil
+	_, err := b.query(sql)
+	d.idle[b.what] = append(d.idle[b.what], b)
+	return err
 }
 
 // setClock has the database's clock show a time.
@@ -181,7 +214,7 @@ func (d *database) setClock(now time.Time) error {
 		return nil
 	}
 	d.set = now
-	_, err := d.control.query("SELECT setval('skew.clock', " + strconv.FormatInt(now.UnixMicro(), 10) + ")")
+	_, err := d.clock.WriteAt(fmt.Appendf(nil, "%020d", now.UnixMicro()), 0) // Always as many bytes.
 	return err
 }
 

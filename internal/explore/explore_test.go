@@ -48,6 +48,7 @@ func scenarios() map[string]func() Scenario {
 		"older auction": olderAuction,
 		"older log":     olderLog,
 		"many auctions": manyAuctions,
+		"repeated bids": repeatedBids,
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 	Lose Mode = "lose" // it arrives; the answer is lost, and with it the connection
 	Late Mode = "late" // the connection is cut now, and the message arrives later
 	Drop Mode = "drop" // the connection is cut, and the message is lost
+	Part Mode = "part" // it arrives, the answer is lost with its connection, and the messages of its server are stopped for a while
 )
 
 // Option is a message that could be let through next, or another event.
@@ -57,9 +58,12 @@ type link struct {
 	held       []byte // an answer that waits to be let through
 	idle       bool   // the session is in no transaction
 	listens    bool   // the session wants notifications
+	notifies   bool   // its transaction notifies others
 	locks      bool   // the session has a lock beside transactions
 	heard      []byte // notifications that wait to be let through
 	ownTimeout time.Duration
+	idleLimit  time.Duration // how long the session may do nothing in a transaction
+	idleSince  time.Time     // when it began to
 	timeout    time.Duration // how long it waits for locks now
 	ended      bool
 }
@@ -79,7 +83,7 @@ type gate struct {
 	lives map[string]int // of the processes
 	who   *goroutines
 	step  int
-	moved bool // a unit was executed since sessions were last asked for notifications
+	moved bool // a transaction that notifies has ended since sessions were last asked for notifications
 }
 
 func newGate(db, other *database) *gate {
@@ -208,21 +212,24 @@ func (g *gate) start(c *conn) error {
 		return nil
 	}
 	parameters := startParameters(u)
-	b, err := c.db.take()
-	if err != nil {
-		return err
-	}
 	app := strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(parameters["application_name"], "fairlead"), " "), " ", "-")
 	c.group = c.server + "/" + cmp.Or(app, "commands")
 	if parameters["plan_cache_mode"] != "" {
 		c.group = c.server + "/pipeline"
 	}
+	b, err := c.db.take(c.group[len(c.server):])
+	if err != nil {
+		return err
+	}
 	c.backend, c.idle = b, true
-	c.ownTimeout, c.timeout = 0, 0
-	set := []string{"SET skew.life = " + strconv.Itoa(c.db.life)}
+	c.ownTimeout, c.timeout, c.idleLimit = 0, 0, 0
+	// What the session did in other schedules must not count: PostgreSQL would choose plans by how often it has run a statement.
+	set := []string{"SET skew.life = " + strconv.Itoa(c.db.life), "SET plan_cache_mode = force_custom_plan"}
 	for name, value := range parameters {
 		switch name {
-		case "user", "database", "statement_timeout", "idle_in_transaction_session_timeout": // By the machine's time.
+		case "user", "database", "statement_timeout": // By the machine's time.
+		case "idle_in_transaction_session_timeout":
+			c.idleLimit = duration(value)
 		case "lock_timeout":
 			c.ownTimeout = duration(value)
 		case "options": // -c name=value, for each setting
@@ -277,6 +284,9 @@ func (g *gate) options() []Option {
 		if len(c.heard) > 0 && !c.gone() {
 			add("notification", nil, func(Mode) error { g.notify(c); return nil })
 		}
+		if c.idleLimit > 0 && !c.idle && time.Since(c.idleSince) >= c.idleLimit {
+			all = append(all, Option{Label: c.name + " idle timeout", Thread: c.name, Since: g.step, run: func(Mode) error { return g.hangUp(c) }})
+		}
 		if u := c.first(true, false); u != nil {
 			faults := []Mode{Hold, Lose, Late, Drop}
 			if c.gone() {
@@ -316,6 +326,10 @@ func (g *gate) execute(c *conn, m Mode) error {
 		c.sever()
 		return g.hangUp(c)
 	}
+	if answer := c.backend.known(u); answer != nil {
+		c.give(answer)
+		return nil
+	}
 	for _, sql := range statementsIn(u, c.statements) {
 		if _, gid, ok := strings.Cut(sql, "prepare transaction '"); ok {
 			if err := c.db.prepares(strings.TrimRight(gid, "'")); err != nil {
@@ -323,6 +337,7 @@ func (g *gate) execute(c *conn, m Mode) error {
 			}
 		}
 		c.listens = c.listens || strings.HasPrefix(brief(sql), "listen")
+		c.notifies = c.notifies || c.db.notifying(sql)
 		c.locks = (c.locks || strings.Contains(sql, "pg_advisory_lock")) && !strings.Contains(sql, "pg_advisory_unlock")
 		for function, limit := range c.db.limits {
 			if strings.Contains(sql, function) {
@@ -334,7 +349,10 @@ func (g *gate) execute(c *conn, m Mode) error {
 	if limit != "" {
 		c.timeout = duration(limit)
 	}
-	c.mode, g.moved = m, true
+	c.mode = m
+	if err := c.backend.forget(u); err != nil {
+		return err
+	}
 	if err := c.backend.write(u); err != nil {
 		return err
 	}
@@ -371,15 +389,18 @@ func (g *gate) collect(c *conn) error {
 		if m[0] == 'Z' {
 			if c.idle = m[5] == 'I'; c.idle {
 				c.timeout = c.ownTimeout
+				g.moved, c.notifies = g.moved || c.notifies, false
 			}
+			c.idleSince = time.Now()
 			answer := c.partial
+			c.backend.note(answer)
 			c.partial, c.parked = nil, false
 			switch c.mode {
 			case Lose:
 				c.lose()
 			case Hold:
 				c.held = answer
-			case Go, Late, Drop: // Of the last two nobody reads it.
+			case Go, Late, Drop, Part: // Of Late and Drop nobody reads it, and Part is Lose here.
 				c.give(answer)
 			}
 			return nil
@@ -432,9 +453,10 @@ func (g *gate) notify(c *conn) {
 	c.give(heard)
 }
 
-// hangUp tells PostgreSQL that a connection has ended.
+// hangUp tells PostgreSQL that a connection has ended, and its server, should PostgreSQL have ended it.
 func (g *gate) hangUp(c *conn) error {
 	c.ended = true
+	c.sever()
 	return errors.Join(c.db.give(c.backend), g.settle())
 }
 

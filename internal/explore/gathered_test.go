@@ -35,14 +35,8 @@ func manyAuctions() Scenario {
 				return err
 			}
 			for i := range auctions {
-				key := fmt.Sprintf("auction-%d", i)
-				made, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions", key, client.CreateAuctionRequest{
-					Title: key, Currency: "SIM", Seller: "house", Cooldown: "0s", Rounds: []client.RoundRequest{{Winners: 1, Duration: "1h"}},
-				}))
-				if err != nil || made.Status != http.StatusCreated {
-					return fmt.Errorf("make an auction: %v: %w", made, err)
-				}
-				if err := made.JSON(&auctions[i]); err != nil {
+				var err error
+				if auctions[i], err = openAuction(ctx, c, fmt.Sprintf("auction-%d", i), "0s"); err != nil {
 					return err
 				}
 			}
@@ -90,4 +84,15 @@ func manyAuctions() Scenario {
 			return err
 		},
 	}
+}
+
+// openAuction creates an auction of one long round.
+func openAuction(ctx context.Context, c *sim.Client, title, cooldown string) (out client.Auction, err error) {
+	made, err := c.Settle(ctx, sim.NewOp(sim.KindAuction, "/v1/auctions", title, client.CreateAuctionRequest{
+		Title: title, Currency: "SIM", Seller: "house", Cooldown: cooldown, Rounds: []client.RoundRequest{{Winners: 1, Duration: "1h"}},
+	}))
+	if err != nil || made.Status != http.StatusCreated {
+		return out, fmt.Errorf("make an auction: %v: %w", made, err)
+	}
+	return out, made.JSON(&out)
 }

@@ -146,6 +146,16 @@ func (w *World) moving(all []Option) []Option {
 	return slices.DeleteFunc(all, func(o Option) bool { return o.process != "" && now.Before(w.stalled[o.process]) })
 }
 
+// parting has servers cut off with the loss of what the database answers them.
+func (w *World) parting(all []Option) []Option {
+	for i, o := range all {
+		if w.faulty && w.scenario.Outage > 0 && o.process != "" && strings.HasPrefix(o.Thread, o.process+"/") && slices.Contains(o.Faults, Lose) {
+			all[i].Faults = append(slices.Clip(o.Faults), Part)
+		}
+	}
+	return all
+}
+
 // stalls returns when the next one whose messages are stopped goes on.
 func (w *World) stalls() (next time.Time) {
 	now := time.Now()

@@ -15,6 +15,10 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/sim"
 )
 
+// patience is for how long clients wait for an answer where there are outages: longer than a server that was cut off needs until it gives up, and
+// can say so.
+const patience = 30 * time.Second
+
 // servers are two servers, of which the first or the second is tried first.
 func servers(first int) []string {
 	if first%2 == 0 {
@@ -51,7 +55,7 @@ func launch(ctx context.Context, c *sim.Client, name string) (client.Campaign, e
 func lastPosition() Scenario {
 	var campaign client.Campaign
 	return Scenario{
-		Servers: 2, Kills: true, Stall: 3 * time.Second,
+		Servers: 2, Kills: true, Stall: 3 * time.Second, Outage: 12 * time.Second,
 		Open: func(ctx context.Context, c *sim.Client) error {
 			if err := sim.OpenAccounts(ctx, c, []string{"ann", "bob", "cyd", "house"}, 100); err != nil {
 				return err
@@ -72,6 +76,7 @@ func lastPosition() Scenario {
 		Play: func(ctx context.Context, w *World) {
 			for i, buyer := range []string{"ann", "bob", "cyd"} {
 				c := w.Client(buyer, servers(i)...)
+				c.LimitAttempts(patience)
 				w.Settle(ctx, c, sim.NewPurchase("buy-"+buyer, campaign.ID, buyer, 0), sim.NewPurchase("buy-"+buyer+"-again", campaign.ID, buyer, 0))
 			}
 		},
@@ -103,12 +108,13 @@ func openPurses(ctx context.Context, c *sim.Client) error {
 // accounts has both servers remember the same accounts, and change them in turn: each has to notice what the other did.
 func accounts() Scenario {
 	return Scenario{
-		Servers: 2, Kills: true, Stall: 3 * time.Second,
+		Servers: 2, Kills: true, Stall: 3 * time.Second, Outage: 12 * time.Second,
 		Open: openPurses, Warm: acquainted,
 		Play: func(ctx context.Context, w *World) {
 			for i := range 2 {
 				name := fmt.Sprintf("c%d", i+1)
 				c := w.Client(name, servers(i)...)
+				c.LimitAttempts(patience)
 				from, to := "ann", "bob"
 				if i == 1 {
 					from, to = to, from

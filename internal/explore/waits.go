@@ -72,10 +72,14 @@ func (g *gate) end(c *conn, code, text string) error {
 	return errors.Join(g.collect(c), g.settle())
 }
 
-// lockTimeouts returns when the next wait for a lock is over.
-func (g *gate) lockTimeouts() (next time.Time) {
+// timeouts returns when PostgreSQL next ends a wait for a lock, or a session that does nothing in a transaction.
+func (g *gate) timeouts() (next time.Time) {
 	for _, c := range g.all() {
-		if over := c.parkedAt.Add(c.timeout); c.parked && c.timeout > 0 && (next.IsZero() || over.Before(next)) {
+		since, limit := c.parkedAt, c.timeout
+		if !c.parked {
+			since, limit = c.idleSince, c.idleLimit
+		}
+		if over := since.Add(limit); (c.parked || c.backend != nil && !c.idle) && limit > 0 && (next.IsZero() || over.Before(next)) {
 			next = over
 		}
 	}

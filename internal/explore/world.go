@@ -312,9 +312,12 @@ func (w *World) steps(ctx context.Context, done <-chan struct{}) error {
 			return nil
 		default:
 		}
-		options := slices.Concat(w.moving(w.gate.options()), w.faults(ctx), w.passing())
+		options := slices.Concat(w.parting(w.moving(w.gate.options())), w.faults(ctx), w.passing())
 		i, mode := w.strategy.Choose(w.gate.step, options)
 		w.trace = append(w.trace, Decision{options[i].Label, mode})
+		if mode == Part {
+			w.stalled[options[i].process], mode = time.Now().Add(w.scenario.Outage), Lose
+		}
 		if err := options[i].run(mode); err != nil {
 			return fmt.Errorf("step %d, %s: %w", w.gate.step, options[i].Label, err)
 		}
@@ -334,7 +337,7 @@ func (w *World) pass(d time.Duration) {
 	case <-w.gate.arrived:
 	default:
 	}
-	for _, next := range []time.Time{w.gate.lockTimeouts(), w.stalls()} {
+	for _, next := range []time.Time{w.gate.timeouts(), w.stalls()} {
 		if !next.IsZero() {
 			d = min(d, max(time.Until(next), 0))
 		}
