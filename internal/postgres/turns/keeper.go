@@ -126,13 +126,12 @@ func (t *Turns) turn() {
 	end := time.NewTimer(t.pace.length)
 	defer end.Stop()
 	for open := true; open; {
-		t.mu.Lock()
-		unused := r.users == 0
-		t.mu.Unlock()
 		var lingered <-chan time.Time
-		if unused {
-			lingered = time.After(t.pace.linger)
+		t.mu.Lock()
+		if r.users == 0 {
+			lingered = time.After(t.pace.linger + max(0, t.pace.grace-time.Since(r.called)))
 		}
+		t.mu.Unlock()
 		select {
 		case <-t.changed:
 			continue

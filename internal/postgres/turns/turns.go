@@ -38,6 +38,7 @@ const (
 type pace struct {
 	length time.Duration // Length
 	linger time.Duration // after what time without a transaction a turn ends early
+	grace  time.Duration // how much longer that is where one is about to begin
 	drain  time.Duration // bounds how long a turn's last transactions are waited for
 	idle   time.Duration // after what time without work the session is closed
 }
@@ -52,7 +53,7 @@ type Options struct {
 
 // New returns turns of a process that has met no other one.
 func New(o Options) *Turns {
-	usual := pace{length: Length, linger: 100 * time.Microsecond, drain: 50 * time.Millisecond, idle: 500 * time.Millisecond}
+	usual := pace{length: Length, linger: 100 * time.Microsecond, grace: 2 * time.Millisecond, drain: 50 * time.Millisecond, idle: 500 * time.Millisecond}
 	return &Turns{o: o, pace: usual, met: map[string]time.Time{}, changed: make(chan struct{}, 1), closing: make(chan struct{})}
 }
 
@@ -86,6 +87,8 @@ type round struct {
 	closing bool // nothing begins any more
 	users   int
 	targets map[string]*opening
+	// called is when somebody who waited for the turn was told that it has begun. It is about to take a part. The zero time: nobody is.
+	called time.Time
 }
 
 // opening is how far a turn has come with one target.
@@ -127,7 +130,7 @@ func (t *Turns) Take(ctx context.Context, target string) *Turn { return t.wait(c
 // committed.
 func (t *Turns) Await(ctx context.Context, target string, refresh func(ctx context.Context)) {
 	if turn := t.wait(ctx, target, false); turn != nil {
-		defer turn.Leave()
+		defer turn.leave(true)
 		refresh(ctx)
 	}
 }
@@ -166,8 +169,12 @@ func (t *Turns) admit(w waiter) {
 	case o != nil && !o.done:
 		o.waiting = append(o.waiting, w)
 	case o != nil && !w.part:
+		t.round.called = time.Now()
 		w.turn <- nil
 	default:
+		if w.part {
+			t.round.called = time.Time{}
+		}
 		turn := &Turn{turns: t, round: t.round}
 		if o == nil {
 			turn.first = &opening{}
@@ -196,6 +203,7 @@ func (t *Turn) Opened() {
 func (t *Turn) open() {
 	for _, w := range t.first.waiting {
 		if !w.part {
+			t.round.called = time.Now()
 			w.turn <- nil
 			continue
 		}
@@ -207,12 +215,18 @@ func (t *Turn) open() {
 }
 
 // Leave gives a part in a turn back. Further calls do nothing.
-func (t *Turn) Leave() {
+func (t *Turn) Leave() { t.leave(false) }
+
+// leave gives a part back; called says that another one is about to be taken instead.
+func (t *Turn) leave(called bool) {
 	if t == nil || t.round == nil {
 		return
 	}
 	t.turns.mu.Lock()
 	defer t.turns.mu.Unlock()
+	if called {
+		t.round.called = time.Now()
+	}
 	if t.first != nil {
 		t.open()
 	}
