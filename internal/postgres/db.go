@@ -236,7 +236,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		spec.Observer = o.Observer
 	}
 	db.spec = speculation.New(spec)
-	db.turns = db.newTurns(cfg.ConnConfig)
+	db.turns = db.newTurns()
 	db.OnLostHistory(db.spec.Forget)
 	if o.ReplicaURL != "" {
 		if db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger); err != nil {
@@ -296,6 +296,7 @@ func (db *DB) Pools() []Pool {
 
 // Close closes all connections, waiting for those in use.
 func (db *DB) Close() {
+	db.turns.Close()
 	db.blocked.close()
 	db.ready.mu.Lock()
 	db.ready.close()
@@ -305,7 +306,6 @@ func (db *DB) Close() {
 	}
 	db.reads.pool.Close()
 	db.pool.Close()
-	db.turns.Close()
 	db.spec.Close()
 	db.presence.Close()
 }

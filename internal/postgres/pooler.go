@@ -21,8 +21,8 @@ const (
 	// sessionTimeout is how long a pooler may take to give a further session. One whose pool is exhausted lets it wait.
 	sessionTimeout = 10 * time.Second
 	// otherSessions is how many connections a [DB] opens beside its pools, at most: those of elections, speculative transactions,
-	// the public log, the three listeners (elections, locks, live events), readiness, presence and turns.
-	otherSessions = electionConns + logConns + maxPipelines + 3 + 1 + 1 + 1
+	// the public log, the three listeners (elections, locks, live events), readiness and presence.
+	otherSessions = electionConns + logConns + maxPipelines + 3 + 1 + 1
 
 	setAll = `SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS s (name, value)`
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -100,18 +99,28 @@ func (s *sharedTargets) list(now time.Time) []SharedTarget {
 // that change most often first.
 func (db *DB) SharedTargets() []SharedTarget { return db.shared.list(time.Now()) }
 
-// newTurns returns the turns that this process takes at targets which others work on, too. Their sessions have the settings of config, and
-// those of turns.
-func (db *DB) newTurns(config *pgx.ConnConfig) *turns.Turns {
+// newTurns returns the turns that this process takes at targets which others work on, too. Their session is one of the pool's, which is closed
+// when it is given back.
+func (db *DB) newTurns() *turns.Turns {
 	var o turns.Options
 	if db.engine.Has(pgkit.AdvisoryLocks) {
-		config = config.Copy()
-		maps.Copy(config.RuntimeParams, turns.Settings())
-		db.pooler.settle(&config.Config)
-		o.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		o.Connect = func(ctx context.Context) (*pgx.Conn, func(context.Context), error) {
+			ctx, cancel := context.WithTimeout(ctx, turns.Patience) // Commands wait for it.
 			defer cancel()
-			return pgx.ConnectConfig(ctx, config)
+			conn, err := db.pool.Acquire(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			closes := func(ctx context.Context) {
+				_ = conn.Conn().Close(ctx) // With the session go its lock and its settings.
+				conn.Release()
+			}
+			names, values := turns.Settings()
+			if _, err := conn.Exec(ctx, setAll, names, values); err != nil {
+				closes(ctx)
+				return nil, nil, err
+			}
+			return conn.Conn(), closes, nil
 		}
 	}
 	if db.observer != nil {

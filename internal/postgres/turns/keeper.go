@@ -27,18 +27,21 @@ func (t *Turns) keep() {
 		case <-ctx.Done():
 		}
 	}()
-	var conn *pgx.Conn
+	var (
+		conn   *pgx.Conn
+		closes func(context.Context)
+	)
 	defer func() {
 		if conn != nil {
 			gone, cancel := context.WithTimeout(context.Background(), t.pace.drain)
 			defer cancel()
-			_ = conn.Close(gone) // With the session goes its lock.
+			closes(gone)
 		}
 	}()
 	for t.wanted() {
 		var err error
 		if conn == nil {
-			conn, err = t.o.Connect(ctx)
+			conn, closes, err = t.o.Connect(ctx)
 		}
 		if err == nil {
 			_, err = conn.Exec(ctx, takeTurn)
@@ -169,11 +172,9 @@ func (t *Turns) turn() {
 	}
 }
 
-// Settings are those of the session that turns are taken on: the wait for a turn is bounded, and PostgreSQL ends the session of a process that is
-// stopped in its turn.
-func Settings() map[string]string {
-	return map[string]string{
-		"lock_timeout":         strconv.FormatInt(Patience.Milliseconds(), 10),
-		"idle_session_timeout": strconv.FormatInt(session.Milliseconds(), 10),
-	}
+// Settings are those of the session that turns are taken on, by name: the wait for a turn is bounded, and PostgreSQL ends the session of a
+// process that is stopped in its turn.
+func Settings() (names, values []string) {
+	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+	return []string{"lock_timeout", "idle_session_timeout"}, []string{ms(Patience), ms(session)}
 }

@@ -45,8 +45,8 @@ type pace struct {
 
 // Options are what [New] needs.
 type Options struct {
-	// Connect opens a session of its own. nil: the database has no advisory locks, and no turns are taken.
-	Connect func(ctx context.Context) (*pgx.Conn, error)
+	// Connect opens a session with [Settings], and returns what closes it. nil: the database has no advisory locks, and no turns are taken.
+	Connect func(ctx context.Context) (session *pgx.Conn, closes func(context.Context), err error)
 	// Without is called for each time that a turn was wanted and not had, with the reason: "late" or "connection". It may be nil.
 	Without func(reason string)
 }

@@ -32,21 +32,30 @@ func begin(t *testing.T, url string, settings map[string]string) *process {
 	pgtest.Needs(t, pgkit.AdvisoryLocks)
 	p := &process{without: make(chan string, 100)}
 	p.Turns = New(Options{
-		Connect: func(ctx context.Context) (*pgx.Conn, error) {
-			config, err := pgx.ParseConfig(url)
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(config.RuntimeParams, Settings())
-			maps.Copy(config.RuntimeParams, settings)
+		Connect: func(ctx context.Context) (*pgx.Conn, func(context.Context), error) {
 			p.opened++
-			return pgx.ConnectConfig(ctx, config)
+			conn, err := connect(ctx, url, settings)
+			return conn, func(ctx context.Context) { _ = conn.Close(ctx) }, err
 		},
 		Without: func(reason string) { p.without <- reason },
 	})
 	p.pace = pace{length: time.Hour, linger: time.Millisecond, drain: time.Hour, idle: time.Hour}
 	t.Cleanup(p.Close)
 	return p
+}
+
+// connect opens a session that turns can be taken on, but with other settings.
+func connect(ctx context.Context, url string, but map[string]string) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	names, values := Settings()
+	for i := range names {
+		config.RuntimeParams[names[i]] = values[i]
+	}
+	maps.Copy(config.RuntimeParams, but)
+	return pgx.ConnectConfig(ctx, config)
 }
 
 // meet has a process take turns at a target for as long as the test takes.
@@ -239,10 +248,7 @@ func TestLateTurns(t *testing.T) {
 func TestAStoppedProcessLosesItsTurn(t *testing.T) {
 	t.Parallel()
 	url := pgtest.NewDatabase(t, nil)
-	config, err := pgx.ParseConfig(url)
-	testwait.Must(t, err)
-	maps.Copy(config.RuntimeParams, Settings())
-	stopped, err := pgx.ConnectConfig(t.Context(), config)
+	stopped, err := connect(t.Context(), url, nil)
 	testwait.Must(t, err)
 	defer func() { _ = stopped.Close(context.WithoutCancel(t.Context())) }()
 	testwait.Must(t, testwait.Err(stopped.Exec(t.Context(), takeTurn)))
@@ -277,7 +283,9 @@ func TestLostSessions(t *testing.T) {
 		return !p.kept
 	})
 
-	away := New(Options{Connect: func(context.Context) (*pgx.Conn, error) { return nil, context.DeadlineExceeded }})
+	away := New(Options{Connect: func(context.Context) (*pgx.Conn, func(context.Context), error) {
+		return nil, nil, context.DeadlineExceeded
+	}})
 	defer away.Close()
 	away.Met("auction")
 	if away.Take(t.Context(), "auction") != nil {
