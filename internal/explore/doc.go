@@ -29,6 +29,7 @@
 // # Promises
 //
 //   - The same seed gives the same history on the same code: the same choices, and the same answers to clients.
+//   - Servers take turns at what they share (package turns) in schedules whose seed has the second bit. In the others they meet more often.
 //   - Each schedule begins with the same database and with servers that remember the same ([Scenario].Warm). It ends with the checks of
 //     package sim (the clients' own books) and of package audit, and with the scenario's.
 //   - A failure is reported with its seed and the shortest sequence of choices that was found to fail too; after the last of them

@@ -231,7 +231,7 @@ func (x *Explorer) schedule(seed uint64, s Strategy, scenario Scenario, history 
 		x.chance.begin(seed, g.who)
 		w = &World{
 			History: history, Database: x.db.url, gate: g, strategy: s, scenario: scenario, stalled: map[string]time.Time{},
-			watched: scenario.Watched && seed%2 == 1, servers: map[string]*instance{}, processes: map[string]context.CancelCauseFunc{}, handlers: map[string]http.Handler{},
+			watched: scenario.Watched && seed%2 == 1, apart: seed&2 == 0, servers: map[string]*instance{}, processes: map[string]context.CancelCauseFunc{}, handlers: map[string]http.Handler{},
 		}
 		g.serve = w.handler
 		ctx, cancel := context.WithCancel(t.Context())

@@ -59,6 +59,7 @@ type World struct {
 	scenario Scenario
 	trace    []Decision
 	watched  bool                 // servers watch the database for lost commits
+	apart    bool                 // its servers take no turns, so that they meet more often
 	life     atomic.Int32         // of the database, see [World.Life]
 	keptAll  bool                 // it came back with all that servers know to be confirmed
 	faulty   bool                 // servers and processes may be killed and stopped
@@ -212,6 +213,7 @@ func (observer) MetOldPrimary(bool) {}
 // open starts a server.
 func (w *World) open(ctx context.Context, name string) (err error) {
 	o := postgres.Options{URL: address, MaxConns: poolSize, ReadConns: poolSize, Dial: w.gate.dial(name), Observer: observer{w}}
+	o.NoTurns = w.apart
 	if w.watched {
 		o.Watch = &postgres.Watch{Version: "explore", KeysKept: 24 * time.Hour}
 	}

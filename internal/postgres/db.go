@@ -78,6 +78,8 @@ type Options struct {
 	// ElectionSchema has the locks that leaders are elected by; empty: fairlead_elections. [DB.Migrate] makes it. It is the same for all
 	// servers of an installation from its beginning: terms would begin anew in another one.
 	ElectionSchema string
+	// NoTurns has this process take no turns with others (package turns). Tests that want processes to meet set it.
+	NoTurns bool
 	// Dial opens the connections to the database; nil: the network does. Tests order and cut what goes over them.
 	Dial pgconn.DialFunc
 }
@@ -236,7 +238,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		spec.Observer = o.Observer
 	}
 	db.spec = speculation.New(spec)
-	db.turns = db.newTurns()
+	db.turns = db.newTurns(o.NoTurns)
 	db.OnLostHistory(db.spec.Forget)
 	if o.ReplicaURL != "" {
 		if db.reads.replica, err = newReplica(context.WithoutCancel(ctx), o.ReplicaURL, o.ReplicaLag, forReads, &db.history, o.Logger); err != nil {

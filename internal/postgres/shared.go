@@ -101,9 +101,9 @@ func (db *DB) SharedTargets() []SharedTarget { return db.shared.list(time.Now())
 
 // newTurns returns the turns that this process takes at targets which others work on, too. Their session is one of the pool's, which is closed
 // when it is given back.
-func (db *DB) newTurns() *turns.Turns {
+func (db *DB) newTurns(none bool) *turns.Turns {
 	var o turns.Options
-	if db.engine.Has(pgkit.AdvisoryLocks) {
+	if db.engine.Has(pgkit.AdvisoryLocks) && !none {
 		o.Connect = func(ctx context.Context) (*pgx.Conn, func(context.Context), error) {
 			ctx, cancel := context.WithTimeout(ctx, turns.Patience) // Commands wait for it.
 			defer cancel()
