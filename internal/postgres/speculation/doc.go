@@ -59,8 +59,9 @@
 // Invariants: a transaction that failed, or whose outcome is unknown, poisons everything that rests on it, before the batch is
 // decided again. A revision names one state of one history, so it is never reused.
 //
-// After a guard has refused, the next [BackoffTransactions] of the process take their locks: another server is at work on the
-// same rows, and remembering them does not pay.
+// After a guard has refused, another server is at work on the same rows. The next [BackoffTransactions] on that auction or campaign take their locks, unless
+// the process is in a turn of its own (package turns). The next [Doubtful] of the ledger read the accounts that they work on; where they are refused
+// often nevertheless, some take their locks, too.
 //
 // # Why the cut is here
 //

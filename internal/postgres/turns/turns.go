@@ -41,6 +41,7 @@ type pace struct {
 	grace  time.Duration // how much longer that is where one is about to begin
 	drain  time.Duration // bounds how long a turn's last transactions are waited for
 	idle   time.Duration // after what time without work the session is closed
+	most   time.Duration // bounds each wait, whatever it is for
 }
 
 // Options are what [New] needs.
@@ -53,7 +54,7 @@ type Options struct {
 
 // New returns turns of a process that has met no other one.
 func New(o Options) *Turns {
-	usual := pace{length: Length, linger: 100 * time.Microsecond, grace: 2 * time.Millisecond, drain: 50 * time.Millisecond, idle: 500 * time.Millisecond}
+	usual := pace{length: Length, linger: 100 * time.Microsecond, grace: 2 * time.Millisecond, drain: 50 * time.Millisecond, idle: 500 * time.Millisecond, most: 2 * Patience}
 	return &Turns{o: o, pace: usual, met: map[string]time.Time{}, changed: make(chan struct{}, 1), closing: make(chan struct{})}
 }
 
@@ -153,13 +154,19 @@ func (t *Turns) wait(ctx context.Context, target string, part bool) *Turn {
 		t.look()
 	}
 	t.mu.Unlock()
+	late := time.NewTimer(t.pace.most)
+	defer late.Stop()
 	select {
 	case turn := <-mine.turn:
 		return turn
+	case <-late.C: // For example, the first transaction of the turn waits for a row that a stranger has locked.
+		if t.o.Without != nil {
+			t.o.Without("late")
+		}
 	case <-ctx.Done():
-		go func() { (<-mine.turn).Leave() }()
-		return nil
 	}
+	go func() { (<-mine.turn).Leave() }() // Everybody is answered sooner or later.
+	return nil
 }
 
 // admit answers in the present turn: the first one of a target, and others once that has ended. The caller holds the mutex.

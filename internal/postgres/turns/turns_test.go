@@ -39,7 +39,7 @@ func begin(t *testing.T, url string, settings map[string]string) *process {
 		},
 		Without: func(reason string) { p.without <- reason },
 	})
-	p.pace = pace{length: time.Hour, linger: time.Millisecond, drain: time.Hour, idle: time.Hour}
+	p.pace = pace{length: time.Hour, linger: time.Millisecond, drain: time.Hour, idle: time.Hour, most: time.Hour}
 	t.Cleanup(p.Close)
 	return p
 }
@@ -242,6 +242,27 @@ func TestLateTurns(t *testing.T) {
 	} else {
 		turn.Leave()
 	}
+}
+
+// TestTheFirstOfATurnIsNotWaitedForForever: where it does not end, others go on without a turn.
+func TestTheFirstOfATurnIsNotWaitedForForever(t *testing.T) {
+	t.Parallel()
+	p := begin(t, pgtest.NewDatabase(t, nil), forLong)
+	p.meet("auction")
+	first := p.Take(t.Context(), "auction")
+	p.pace.most = time.Millisecond
+	if second := got(t, p.take(t, "auction")); second != nil {
+		t.Error("has a turn before the first one has ended")
+	}
+	if reason := got(t, p.without); reason != "late" {
+		t.Errorf("went without a turn: %q", reason)
+	}
+	first.Leave()
+	testwait.Eventually(t, patience, "all parts are given back", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.round == nil
+	})
 }
 
 // TestAStoppedProcessLosesItsTurn: PostgreSQL ends the session of a process that says nothing.
