@@ -215,13 +215,14 @@ func TestArchivedAuction(t *testing.T) {
 	}
 }
 
-// TestHistoryInOnePiece has the tables be in use for long when they are to be put into partitions: they stay as they are, the doctor says so, and the next
-// start puts them into partitions. One that finds them there locks nothing.
+// TestHistoryInOnePiece has the tables be in use for long when they are to be put into partitions: they stay as they are, the doctor says so, and a
+// server puts them into partitions later. One that finds them there locks nothing.
 func TestHistoryInOnePiece(t *testing.T) {
 	t.Parallel()
 	pgtest.Needs(t, pgkit.Partitions)
 	url := pgtest.NewDatabase(t, migrated)
-	db := open(t, Options{URL: url})
+	seen := &recorder{}
+	db := open(t, Options{URL: url, Observer: seen})
 	for _, table := range partitions.Tables() {
 		exec(t, db, `CREATE TABLE anew (LIKE `+table+` INCLUDING ALL)`)
 		exec(t, db, `DROP TABLE `+table)
@@ -251,8 +252,11 @@ func TestHistoryInOnePiece(t *testing.T) {
 	if found := inOnePiece(); found != len(partitions.Tables()) {
 		t.Errorf("%d tables are reported to be in one piece", found)
 	}
+	if _, err := db.ExtendHistory(t.Context()); !isLockTimeout(err) || seen.fallbacks()["in_one_piece"] != 1 {
+		t.Errorf("a server tries again, while they are in use: %v, %v", err, seen.fallbacks())
+	}
 	testwait.Must(t, writer.Rollback(t.Context()))
-	testwait.Must(t, migrated(t.Context(), url))
+	testwait.Must(t, second(db.ExtendHistory(t.Context())))
 	if found := inOnePiece(); found != 0 {
 		t.Errorf("%d tables are reported to be in one piece", found)
 	}
