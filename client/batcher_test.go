@@ -12,13 +12,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-const patience = 20 * time.Second
+const patience = testwait.Patience
 
 // between is a transport that counts batches and what is in them, and can lose answers or give its own.
 type between struct {

@@ -102,7 +102,7 @@ func TestOutside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-mod=mod", "-modfile", filepath.Join(dir, "go.mod"), "-o", dir+"/", ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-modfile", filepath.Join(dir, "go.mod"), "-o", dir+"/", ".")
 	build.Dir = "outside"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait, on a machine that has other things to do.
-const patience = time.Minute
+const patience = testwait.Patience
 
 // shared is what all tests share.
 var shared struct {

@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds what should be quick on an idle machine, and may run on a busy one.
-const patience = time.Minute
+const patience = testwait.Patience
 
 // guard puts a middleware in front of a handler, with a store of its own unless the options have one.
 func guard(t *testing.T, o idempotency.Options, next http.Handler) http.Handler {

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
@@ -23,7 +22,7 @@ import (
 const shownAway = `(!document.getElementById("away").hidden && document.body.classList.contains("server-away"))`
 
 // patience bounds how long a server may take to start or to end.
-const patience = 2 * time.Minute
+const patience = testwait.Patience
 
 // TestConsoleWithoutServer stops, kills and restarts a server under an open console, which says at each moment what is so.
 func TestConsoleWithoutServer(t *testing.T) {

@@ -142,7 +142,7 @@ func (s *scene) keyed(method, path, key string, body any) (map[string]any, int) 
 		content = nil
 	}
 	// A request that waits for ever fails the test, and names itself.
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, s.url+path, bytes.NewReader(content))
 	if err != nil {

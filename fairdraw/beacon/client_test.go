@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is for answers that come, if the machine lets them.
-const patience = time.Minute
+const patience = testwait.Patience
 
 func newClient(t *testing.T, relays ...string) *beacon.Client {
 	t.Helper()

@@ -24,7 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-const patience = 60 * time.Second
+const patience = testwait.Patience
 
 func count(normal, torture int) int {
 	if os.Getenv("FAIRLEAD_TORTURE") == "1" {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-const patience = 30 * time.Second
+const patience = testwait.Patience
 
 // start starts a server that keeps what it acknowledges.
 func start(t *testing.T, args ...string) *testredis.Server {

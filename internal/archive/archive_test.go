@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
-const patience = time.Minute
+const patience = testwait.Patience
 
 // world is a database with a history, and its archives.
 type world struct {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -140,7 +139,7 @@ func migrated(ctx context.Context, url string) error {
 
 func openWorld(t *testing.T) *pgx.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Patience)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, pgtest.NewDatabase(t, migrated))
 	testwait.Must(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-const patience = 20 * time.Second
+const patience = testwait.Patience
 
 // record is a log in memory, which is also the model: what it holds is what subscribers must be given.
 type record struct {

@@ -159,7 +159,7 @@ func TestBusyBackendOutlivesThePostmaster(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- exec1(context.Background(), i.URL(), "SELECT spin()") }()
 	var backend int
-	testwait.Eventually(t, 10*time.Second, "the backend computes", func() bool {
+	testwait.Eventually(t, testwait.Patience, "the backend computes", func() bool {
 		n, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT spin()'")
 		backend = n
 		return err == nil
@@ -180,7 +180,7 @@ func TestDieWithParent(t *testing.T) {
 	}
 	cmd, postmaster := serverProcess(t, tempDir(t), "LOCALPG_TEST_TIED=1")
 	killProcess(t, cmd)
-	testwait.Eventually(t, 10*time.Second, "PostgreSQL is gone", func() bool { return !alive(postmaster) })
+	testwait.Eventually(t, testwait.Patience, "PostgreSQL is gone", func() bool { return !alive(postmaster) })
 }
 
 // TestLockFileOfAnotherProcess has a postmaster.pid whose number now belongs to

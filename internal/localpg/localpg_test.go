@@ -56,9 +56,6 @@ func TestColdStartStopAndWarmRestart(t *testing.T) {
 		t.Errorf("the stop wasn't clean: %v\n%s", err, log)
 	}
 	t.Logf("cold start %v, warm start %v", cold, warm)
-	if cold > 30*time.Second { // Under half a second on an idle machine; tests share theirs.
-		t.Errorf("cold start took %v", cold)
-	}
 }
 
 func mustHold(t *testing.T, url, setting, want string) {
@@ -91,7 +88,7 @@ func killAndAwait(t *testing.T, i *Instance, restarts int) {
 	t.Helper()
 	began := time.Now()
 	kill(t, i.PID())
-	testwait.Eventually(t, 15*time.Second, "PostgreSQL is back", func() bool { return i.Restarts() == restarts })
+	testwait.Eventually(t, testwait.Patience, "PostgreSQL is back", func() bool { return i.Restarts() == restarts })
 	t.Logf("back after %v", time.Since(began))
 }
 
@@ -112,7 +109,7 @@ func TestBackendKilledComesBack(t *testing.T) {
 	testwait.Must(t, err)
 	postmaster := i.PID()
 	kill(t, pid)
-	testwait.Eventually(t, 15*time.Second, "a new checkpointer serves", func() bool {
+	testwait.Eventually(t, testwait.Patience, "a new checkpointer serves", func() bool {
 		n, err := queryInt(t.Context(), i.URL(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
 		return err == nil && n != pid
 	})

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
@@ -55,7 +54,7 @@ func startIn(t *testing.T, o Options) *Instance {
 
 func stop(t *testing.T, i *Instance) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testwait.Patience)
 	defer cancel()
 	if err := i.Stop(ctx); err != nil {
 		t.Errorf("Stop: %v", err)

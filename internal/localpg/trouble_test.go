@@ -130,7 +130,7 @@ func TestBrokenConfiguration(t *testing.T) {
 	kill(t, i.PID())
 	select {
 	case <-i.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(testwait.Patience):
 		t.Fatal("it didn't give up")
 	}
 	if err := i.Err(); !errors.Is(err, ErrGaveUp) || !strings.Contains(err.Error(), "no_such_setting") {
@@ -169,7 +169,7 @@ func TestStopOutOfPatience(t *testing.T) {
 	if err := i.Stop(ctx); err == nil {
 		t.Error("Stop of a frozen PostgreSQL claims to be clean")
 	}
-	if took := time.Since(began); took > time.Minute {
+	if took := time.Since(began); took > testwait.Patience {
 		t.Errorf("took %v", took)
 	}
 	i.err = nil // Reported above; the cleanup's Stop would report it again.

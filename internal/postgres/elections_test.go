@@ -135,12 +135,8 @@ func TestAFrozenServerCannotHangATerm(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // It may have ended.
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	if err := renewed(ctx); !errors.Is(err, command.ErrUnavailable) {
 		t.Errorf("a renewal: %v", err)
 	}
-	testwait.Check(t, renewed(t.Context()))
-	if took := time.Since(start); took > patience/2 {
-		t.Errorf("took %s", took)
-	}
+	testwait.Check(t, renewed(testwait.Context(t, patience)))
 }

@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // patience bounds every wait of these tests; a loaded machine may need some of it, a bug all.
-const patience = time.Minute
+const patience = testwait.Patience
 
 func migrated(ctx context.Context, url string) error {
 	_, err := Migrate(ctx, url)

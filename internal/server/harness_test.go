@@ -35,7 +35,7 @@ import (
 )
 
 // patience bounds every wait for something that should happen soon, on a machine that has other things to do.
-const patience = time.Minute
+const patience = testwait.Patience
 
 // jwtSecret signs the users' tokens of the tests.
 const jwtSecret = "a secret of the tests that has thirty-two bytes or more"

@@ -40,7 +40,7 @@ func (r *reply) beaconHas(document string) {
 // sweepUntil looks after sealed campaigns as a server does, until the campaign's beacon has the status.
 func (e *env) sweepUntil(id, status string) *reply {
 	e.t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -438,14 +438,10 @@ func TestABadTargetDelaysNobody(t *testing.T) {
 		stuck = e.publication("bad", `,"payload":1`+longAgo)
 	}
 	eventually(t, patience, "the bad target is busy", func() bool { return len(bad.deliveries()) >= 4 })
-	began := time.Now()
 	for range 5 {
 		e.becomes(e.publication("good", `,"payload":1`+longAgo), "published")
 	}
-	if took := time.Since(began); took > patience/2 { // The bad one is given a minute.
-		t.Errorf("the good target waited %v", took)
-	}
-	if n := len(bad.deliveries()); n != 4 {
+	if n := len(bad.deliveries()); n != 4 { // Had the good one waited for a bad one's end, there would be more.
 		t.Errorf("%d at once to a target that has never answered", n)
 	}
 	e.post(stuck+"/cancel", ``).want(http.StatusOK).equal(`{"status":"cancelled"}`)

@@ -31,7 +31,7 @@ import (
 )
 
 // patience bounds every wait for something that should happen soon, so that a test that hangs says where.
-const patience = 3 * time.Minute
+const patience = testwait.Patience
 
 const (
 	// workerRest and bidderRest are how long, on average, a worker of a load and a bidder rest after each command. A load that takes what

@@ -21,6 +21,10 @@ const (
 	mostPoll = 25 * time.Millisecond
 )
 
+// Patience is for how long tests wait for what must come. It only ends tests that hang: a machine that is busy with other things may need some of it, a defect
+// all. What has to happen within a time is measured by make promises.
+const Patience = 3 * time.Minute
+
 // Eventually polls until ok holds, and fails the test when it does not within the limit.
 func Eventually(tb conformance.TB, limit time.Duration, what string, ok func() bool) {
 	tb.Helper()

@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-dev/fairlead/lock/locktest"
 )
 
-const patience = 20 * time.Second
+const patience = testwait.Patience
 
 // start starts a server on a directory; its election timeout allows leases of one second.
 func start(t *testing.T, directory string, port, peer int) (stop func()) {

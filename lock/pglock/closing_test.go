@@ -36,7 +36,7 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 		oneWaits(t, b)
 		testwait.Must(t, h.Release(t.Context()))
 		a.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testwait.Patience)
 		for told := false; !told; {
 			n, err := heard.WaitForNotification(ctx)
 			if err != nil {

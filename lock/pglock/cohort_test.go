@@ -75,7 +75,7 @@ func got(t *testing.T, c <-chan *lock.Held) *lock.Held {
 			t.Fatal("the request failed")
 		}
 		return h
-	case <-time.After(30 * time.Second):
+	case <-time.After(testwait.Patience):
 		t.Fatal("nothing was granted")
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 
 func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Patience)
 	t.Cleanup(cancel)
 	h, err := l.Acquire(ctx, []string{k}, o)
 	testwait.Must(t, err)
@@ -169,7 +169,7 @@ func TestDatabaseRestarts(t *testing.T) {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	testwait.Eventually(t, 30*time.Second, what, ok)
+	testwait.Eventually(t, testwait.Patience, what, ok)
 }
 
 func oneWaits(t *testing.T, b *Backend) {
@@ -183,7 +183,7 @@ func TestDrainedPoolLosesNoLock(t *testing.T) {
 	p := pool(t, database(t))
 	b := New(p, Options{Schema: testSchema})
 	t.Cleanup(b.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testwait.Patience)
 	defer cancel()
 	g, err := b.Acquire(ctx, lock.Request{ID: uuid.NewString(), Keys: []string{"k"}, Owner: "o", TTL: time.Hour})
 	testwait.Must(t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/redisclient"
 )
 
-const patience = 20 * time.Second
+const patience = testwait.Patience
 
 // connect returns a client of one server that ends with the test, for what no backend does.
 func connect(tb testing.TB, addr string) rueidis.Client {

@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // patience bounds every wait of these tests; a loaded machine may need some of it, a bug all.
-const patience = 30 * time.Second
+const patience = testwait.Patience
 
 const testSchema pgsaga.Schema = "some sagas"
 

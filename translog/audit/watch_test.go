@@ -48,7 +48,7 @@ func watch(t *testing.T, l *audittest.Log, o audit.Options) *watching {
 	return w
 }
 
-const patience = time.Minute
+const patience = testwait.Patience
 
 func (w *watching) report(t *testing.T) *audit.Report {
 	t.Helper()

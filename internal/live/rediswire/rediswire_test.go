@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = testwait.Patience
 
 // redis starts a server on a free port, to be killed by the test or at its end.
 func redis(t *testing.T, port int) *exec.Cmd {

@@ -14,7 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-const patience = 30 * time.Second
+const patience = testwait.Patience
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 

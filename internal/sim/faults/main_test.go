@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait for something that should happen soon.
-const patience = 90 * time.Second
+const patience = testwait.Patience
 
 // together is how many faults are staged at a time: they wait more than they work.
 const together = "5"

@@ -22,7 +22,7 @@ import (
 )
 
 // patience bounds what should not take long.
-const patience = 30 * time.Second
+const patience = testwait.Patience
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
