@@ -69,16 +69,17 @@ func (s *suite) passDeadWaiter(b lock.Backend, l *lock.Locker) time.Duration {
 }
 
 // inTime runs a test that a machine spoils if it stalls for most of a lease, since holders rightly give up then. try reports
-// whether it was in time. If three tries are not, the holder is at fault.
-func (s *suite) inTime(try func() bool) {
+// whether it was in time, and takes its times so many times. If five tries are not, with leases that are sixteen times as long in the end, the holder is at
+// fault.
+func (s *suite) inTime(try func(times time.Duration) bool) {
 	s.Helper()
-	for range 3 {
-		if try() {
+	for times := time.Duration(1); times <= 16; times *= 2 {
+		if try(times) {
 			return
 		}
-		s.Log("the machine was too slow for the lease")
+		s.Logf("the machine was too slow for the lease, %d times as long as the first", times)
 	}
-	s.Fatal("not in time in any of three tries")
+	s.Fatal("not in time in any of five tries")
 }
 
 // cutoff is a backend whose renewals can be made to fail.
@@ -104,11 +105,11 @@ func (s *suite) lostRenewals() {
 	b, _ := s.process()
 	c := &cutoff{Backend: b}
 	l, other := lock.New(c, lock.LockerOptions{}), s.locker()
-	const ttl = 1200 * time.Millisecond
 	for range testwait.Count(2, 50) {
 		var k string
 		var h *lock.Held
-		s.inTime(func() bool {
+		s.inTime(func(times time.Duration) bool {
+			ttl := times * 1200 * time.Millisecond
 			k = key("k")
 			h = s.acquire(l, lock.Options{TTL: ttl, Wait: patience}, k)
 			c.cut.Store(true)
@@ -192,10 +193,10 @@ func (s *suite) ownRelease() {
 
 func (s *suite) maxHold() {
 	l, other := s.locker(), s.locker()
-	s.inTime(func() bool {
+	s.inTime(func(times time.Duration) bool {
 		k := key("k")
 		began := time.Now()
-		h := s.acquire(l, lock.Options{TTL: 600 * time.Millisecond, MaxHold: time.Second}, k)
+		h := s.acquire(l, lock.Options{TTL: times * 600 * time.Millisecond, MaxHold: times * time.Second}, k)
 		next := s.async(s.ctx(), other, lock.Options{Wait: patience, MaxHold: time.Minute}, k)
 		<-h.Context().Done()
 		held, cause := time.Since(began), context.Cause(h.Context())
@@ -204,7 +205,7 @@ func (s *suite) maxHold() {
 			return false
 		}
 		s.is("cause", cause, lock.ErrHeldTooLong)
-		if held < 800*time.Millisecond {
+		if held < times*800*time.Millisecond {
 			s.Errorf("held for %s", held)
 		}
 		return true
