@@ -42,7 +42,7 @@ status=0
 report() { printf 'specs: %-12s %-20s %-34s %s states\n' "$1" "$2" "$3" "${found[1]:-no}"; }
 listed() { sed -nE 's,^// (MISTAKE|GAP|HARMLESS) ([A-Z_]+):?( breaks ([A-Z0-9]+))?.*,\1 \2 \4,p' "$1.pml"; }
 
-[ $# -gt 0 ] || set -- speculation handover twophase
+[ $# -gt 0 ] || set -- speculation gathering handover twophase
 for spec; do
 	while read -r name; do
 		mkdir "$work/$spec.${name:-whole}"

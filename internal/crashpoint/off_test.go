@@ -12,4 +12,7 @@ import (
 func TestOrdinaryBuildsGoOn(t *testing.T) {
 	t.Setenv("FAIRLEAD_CRASH_AT", crashpoint.LotteryDraw)
 	crashpoint.Hit(crashpoint.LotteryDraw)
+	if crashpoint.Named(crashpoint.LotteryDraw) {
+		t.Error("an ordinary build is to be killed")
+	}
 }

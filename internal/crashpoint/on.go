@@ -15,6 +15,12 @@ const Enabled = true
 //nolint:gochecknoglobals // This file exists only in binaries built to be killed; the count must outlive a call.
 var hits atomic.Int64
 
+// Named reports whether FAIRLEAD_CRASH_AT names a place.
+func Named(name string) bool {
+	want, _, _ := strings.Cut(os.Getenv("FAIRLEAD_CRASH_AT"), ":")
+	return name == want
+}
+
 // Hit kills the process, without any clean-up, when name is the place that FAIRLEAD_CRASH_AT names.
 func Hit(name string) {
 	want, count, counted := strings.Cut(os.Getenv("FAIRLEAD_CRASH_AT"), ":")

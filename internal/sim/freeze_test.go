@@ -73,14 +73,24 @@ func (f *Frozen) Thaw() (woken int, err error) {
 }
 
 func (f *Frozen) stop(ctx context.Context, pid int) error {
-	if err := syscall.Kill(pid, syscall.SIGSTOP); errors.Is(err, syscall.ESRCH) {
+	err := stopProcess(ctx, pid)
+	if errors.Is(err, syscall.ESRCH) {
 		return nil
-	} else if err != nil {
-		return fmt.Errorf("stop process %d: %w", pid, err)
 	}
 	f.pids = append(f.pids, pid)
+	return err
+}
+
+// Freeze stops the server's process with SIGSTOP, and returns when it has stopped. SIGCONT wakes it.
+func (s *Server) Freeze(ctx context.Context) error { return stopProcess(ctx, s.process.Process.Pid) }
+
+// stopProcess stops a process, and waits until it has stopped or is gone.
+func stopProcess(ctx context.Context, pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop process %d: %w", pid, err)
+	}
 	for {
-		// "PID (command) state …"; the command is postgres.
+		// "PID (command) state …"; the command is postgres, or fairlead.
 		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // There is none when it is gone.
 		if fields := strings.Fields(string(raw)); len(fields) < 3 || slices.Contains([]string{"T", "t", "Z", "X"}, fields[2]) {
 			return nil // Stopped, or gone.

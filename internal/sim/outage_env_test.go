@@ -370,18 +370,27 @@ func (s *outageStage) metrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	sum := map[string]float64{}
 	for _, server := range s.servers {
-		resp, err := http.Get(server.URL() + "/metrics")
-		testwait.Must(t, err)
-		text, err := io.ReadAll(resp.Body)
-		testwait.Must(t, errors.Join(err, resp.Body.Close()))
-		for line := range strings.Lines(string(text)) {
-			if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(name, "fairlead_") {
-				n, _ := strconv.ParseFloat(value, 64)
-				sum[name+"}"] += n
-			}
+		for name, n := range seriesOf(t, server) {
+			sum[name] += n
 		}
 	}
 	return sum
+}
+
+// seriesOf reads the metrics with labels of a server.
+func seriesOf(t *testing.T, server *sim.Server) map[string]float64 {
+	t.Helper()
+	resp, err := http.Get(server.URL() + "/metrics")
+	testwait.Must(t, err)
+	text, err := io.ReadAll(resp.Body)
+	testwait.Must(t, errors.Join(err, resp.Body.Close()))
+	series := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "} "); ok && strings.HasPrefix(name, "fairlead_") {
+			series[name+"}"], _ = strconv.ParseFloat(value, 64)
+		}
+	}
+	return series
 }
 
 // moved lists the metrics of faults that have grown.
