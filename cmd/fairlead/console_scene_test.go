@@ -108,7 +108,7 @@ func startSceneWith(t *testing.T, change func(*fairlead.Options)) *scene {
 // db opens the server's database beside it.
 func (s *scene) db() *postgres.DB {
 	s.t.Helper()
-	db, err := postgres.Open(s.t.Context(), postgres.Options{URL: s.node.DatabaseURL(), MaxConns: 2})
+	db, err := postgres.Open(s.t.Context(), postgres.Options{URL: s.node.DatabaseURL(), MaxConns: 2, Patience: testwait.Patience})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	w.pool, err = pgxpool.New(t.Context(), w.url)
 	testwait.Must(t, err)
 	t.Cleanup(w.pool.Close)
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: w.url, MaxConns: 4})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: w.url, MaxConns: 4, Patience: patience})
 	testwait.Must(t, err)
 	t.Cleanup(db.Close)
 	w.books = postgres.NewLedger(db)

@@ -256,11 +256,15 @@ func (b *blockedRows) count() (rows, commands int) {
 func (b *blockedRows) probe() {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
-	for {
+	for looked := time.Now(); ; {
 		select {
 		case <-tick.C:
 		case <-b.ctx.Done():
 			return
+		}
+		if time.Since(looked) > stalledEvery {
+			looked = time.Now()
+			b.endStalled()
 		}
 		for kind := range probes {
 			b.release(kind, b.free(kind))

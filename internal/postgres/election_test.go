@@ -131,7 +131,7 @@ func newCluster(t *testing.T) *cluster {
 	c.exec(`CREATE TABLE fence (term bigint NOT NULL)`)
 	c.exec(`INSERT INTO fence VALUES (0)`)
 	c.exec(`CREATE TABLE writes (id bigint GENERATED ALWAYS AS IDENTITY, term bigint NOT NULL, holder text NOT NULL)`)
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: url, MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: url, MaxConns: 1, Patience: testwait.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestAHandOverNeedsNoExpiry(t *testing.T) {
 
 func openMigrated(t *testing.T) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.NewDatabase(t, migrated), MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: pgtest.NewDatabase(t, migrated), MaxConns: 1, Patience: testwait.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,6 +58,7 @@ func auditDatabase(t *testing.T, url string) {
 // open opens a pool of its own, as another process would.
 func open(t *testing.T, o Options) *DB {
 	t.Helper()
+	o.Patience = cmp.Or(o.Patience, patience)
 	db, err := Open(t.Context(), o)
 	testwait.Must(t, err)
 	t.Cleanup(db.Close)

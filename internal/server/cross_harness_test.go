@@ -33,7 +33,7 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog
 			ledgers[name] = remoteledger.New(c, "house")
 			continue
 		}
-		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Logger: logger})
+		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Patience: patience, Logger: logger})
 		must(e.t, err)
 		e.t.Cleanup(other.Close)
 		ledgers[name] = postgres.NewCrossLedger(other)

@@ -24,7 +24,7 @@ import (
 func TestForeignHosts(t *testing.T) {
 	t.Parallel()
 	e, _ := newConsoleEnv(t)
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience})
 	must(t, err)
 	t.Cleanup(db.Close)
 	s, err := New(Options{

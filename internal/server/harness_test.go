@@ -105,7 +105,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 		o.unavailableAfter = calmly
 	}
 	db, err := postgres.Open(tb.Context(), postgres.Options{
-		URL: url, MaxConns: 8, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
+		URL: url, MaxConns: 8, Patience: patience, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
 	})
 	must(tb, err)
 	telemetry.ObservePools(registry, db.Pools)

@@ -41,7 +41,7 @@ func newLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOptions))
 // newHastyLiveEnv has a listener that gives requests so long to be read, and again to be answered, as any server does.
 func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOptions), limit time.Duration) *liveEnv {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4, Patience: patience})
 	must(t, err)
 	events := postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted})
 	o.Log, o.Notices = events, events.Notices()

@@ -32,7 +32,7 @@ const atOnce = 15 * time.Second
 func (e *env) beside() *env {
 	e.t.Helper()
 	registry := prometheus.NewRegistry()
-	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 8, Logger: slog.New(slog.NewTextHandler(e.logs, nil))})
+	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 8, Patience: patience, Logger: slog.New(slog.NewTextHandler(e.logs, nil))})
 	must(e.t, err)
 	other := *e
 	other.keys = postgres.NewAPIKeys(db)

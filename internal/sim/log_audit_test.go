@@ -62,7 +62,7 @@ func auditLog(t *testing.T, database string, client *sim.Client) {
 	if !report.Consistent {
 		t.Errorf("the log: %+v", report.Finding)
 	}
-	db, err := postgres.Open(ctx, postgres.Options{URL: database, MaxConns: 4})
+	db, err := postgres.Open(ctx, postgres.Options{URL: database, MaxConns: 4, Patience: testwait.Patience})
 	testwait.Check(t, err)
 	defer db.Close()
 	c, err := db.CheckLog(context.WithoutCancel(ctx), 0)
