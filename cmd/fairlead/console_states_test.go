@@ -73,7 +73,7 @@ func TestConsoleInTrouble(t *testing.T) {
 	b.await("the stream is back", `document.getElementById("away").hidden && `+live("live"))
 }
 
-// loses takes an answer from the browser that the server has given, and asks again.
+// loses takes an answer from the browser that the server has given, after a while without one, and asks again.
 func (s *scene) loses(b *browser) {
 	s.t.Helper()
 	campaign := s.newCampaign("Asked twice", 3)
@@ -83,14 +83,26 @@ func (s *scene) loses(b *browser) {
 	var lost atomic.Int32
 	listening, stop := context.WithCancel(b.ctx)
 	defer stop()
+	told := make(chan struct{})
 	chromedp.ListenTarget(listening, func(event any) {
 		if e, ok := event.(*fetch.EventRequestPaused); ok {
 			lost.Add(1)
-			go func() { _ = chromedp.Run(b.ctx, fetch.FailRequest(e.RequestID, network.ErrorReasonConnectionReset)) }()
+			go func() {
+				select {
+				case <-told:
+				case <-listening.Done():
+				}
+				_ = chromedp.Run(b.ctx, fetch.FailRequest(e.RequestID, network.ErrorReasonConnectionReset))
+			}()
 		}
 	})
 	b.run("take answers", fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: "*/publish", RequestStage: fetch.RequestStageResponse}}))
+	buttons := `[...document.querySelectorAll("dialog[open] button")].map((e) => e.textContent).join() === `
+	b.await("the way out", buttons+`"Keep the draft,Open the sale"`)
 	b.eval(`document.querySelector("dialog[open] button[type=submit]").click()`, nil)
+	b.await("there is no answer yet", buttons+`"Close,Open the sale" && document.querySelector("dialog").textContent.includes("There is no answer yet")`)
+	close(told)
+	b.await("no promise to keep the draft", buttons+`"Close,Ask again"`)
 	b.await("nobody knows", `document.querySelector("dialog[open] button[type=submit]")?.textContent === "Ask again" && document.querySelector("dialog").textContent.includes("It may have been done")`)
 	b.accessible(s.t, "no answer")
 	b.shoot("unanswered")

@@ -97,6 +97,14 @@ func NoteReplication(c *pgconn.Config) {
 	}
 }
 
+// EndReadOnly makes connections end with the first write that is refused as one of a read-only transaction. A session keeps the
+// default_transaction_read_only of its database or role that it began with. So one that began while the database was read-only refuses
+// every write, also long after that.
+func EndReadOnly(c *pgconn.Config) {
+	before := c.OnPgError
+	c.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool { return err.Code != readOnly && before(conn, err) }
+}
+
 // IsReplicationWarning reports whether a notice comes from the function in which PostgreSQL waits for its standbys. The
 // notice names it whatever the language of the message. It warns there, and only there, when a commit is durable on this
 // server alone.

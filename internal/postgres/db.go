@@ -175,6 +175,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 	})
 	pgkit.NoteReplication(&cfg.ConnConfig.Config)
+	pgkit.EndReadOnly(&cfg.ConnConfig.Config)
 	onlyNewest(&cfg.ConnConfig.Config, o.Logger, o.Observer)
 	newest, err := newestVersion()
 	if err != nil {

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -91,6 +93,38 @@ func TestReadinessSaysWhy(t *testing.T) {
 
 	testwait.Must(t, server.Stop(t.Context()))
 	becomes(t, db, operator.UnreadyDatabase)
+}
+
+// TestSessionsOfAReadOnlyTimeEnd fills each pool while the database is read-only by its own setting, which a session keeps, and writes later.
+func TestSessionsOfAReadOnlyTimeEnd(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t, migrated)
+	db := open(t, Options{URL: url, MaxConns: 8})
+	admin := pgtest.Connect(t, url)
+	set := func(what string) {
+		var alter string
+		testwait.Must(t, admin.QueryRow(t.Context(), `SELECT format('ALTER DATABASE %I ' || $1, current_database())`, what).Scan(&alter))
+		testwait.Must(t, testwait.Err(admin.Exec(t.Context(), alter)))
+	}
+	set("SET default_transaction_read_only = on")
+	db.pool.Reset()
+	var held []*pgxpool.Conn
+	for range db.pool.Config().MaxConns {
+		conn, err := db.pool.Acquire(t.Context())
+		testwait.Must(t, err)
+		held = append(held, conn)
+	}
+	for _, conn := range held {
+		conn.Release()
+	}
+	write := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE accounts SET version = version WHERE false`)
+		return err
+	}
+	set("RESET default_transaction_read_only")
+	if outcome, err := db.runner.Run(t.Context(), "write", write); outcome != pgkit.Committed {
+		t.Errorf("the database takes writes again, and a write is answered: %v, %v", outcome, err)
+	}
 }
 
 // TestReadinessNoticesAFullDisk has temporary tables on a small disk, and fills that.

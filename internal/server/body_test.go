@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -51,6 +52,35 @@ func TestBodiesOfAllSizes(t *testing.T) {
 					t.Errorf("%d bytes, declared as %d: %v", size, length, err)
 				}
 			}
+		}
+	}
+}
+
+// TestClientsThatOnlySendAreAnswered sends twice what is read, from clients that read the answer only after they have sent all.
+func TestClientsThatOnlySendAreAnswered(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	for path, most := range map[string]int{"/v1/transfers": maxBody, "/v1/accounts": maxBody, "/v1/commands": maxBatch} {
+		content := strings.Repeat(" ", 2*most)
+		for _, framed := range [][2]string{
+			{fmt.Sprintf("Content-Length: %d", len(content)), content},
+			{"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(content), content)},
+		} {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
+			must(t, err)
+			must(t, conn.SetDeadline(time.Now().Add(patience)))
+			_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nIdempotency-Key: large\r\n%s\r\n\r\n%s", path, e.as, framed[0], framed[1])
+			if err != nil {
+				t.Errorf("%s, %s: the client could not send what it had: %v", path, framed[0], err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", path, framed[0], err)
+			}
+			if response.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("%s, %s: %d", path, framed[0], response.StatusCode)
+			}
+			must(t, errors.Join(response.Body.Close(), conn.Close()))
 		}
 	}
 }

@@ -249,10 +249,14 @@ const (
 )
 
 // readBody reads a body of at most so many bytes. The buffer of a large one grows with what arrives: a declared length is only a claim.
+// Of a larger one it takes as much again and forgets it: many clients read no answer before they have sent everything.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	tooLarge := r.ContentLength > most
 	switch {
 	case tooLarge:
+		if r.ContentLength <= 2*most && r.Header.Get("Expect") == "" { // Who asks before sending is told at once.
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
 	case r.ContentLength >= 0 && r.ContentLength <= believedLength:
 		body := make([]byte, r.ContentLength)
 		if _, err := io.ReadFull(r.Body, body); err == nil { // It ends where its length says.
@@ -263,7 +267,9 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 		if err == nil {
 			return body, nil
 		}
-		_, tooLarge = errors.AsType[*http.MaxBytesError](err)
+		if _, tooLarge = errors.AsType[*http.MaxBytesError](err); tooLarge {
+			_, _ = io.CopyN(io.Discard, r.Body, most)
+		}
 	}
 	if tooLarge {
 		return nil, &refusal{Kind: payloadTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes", most)}

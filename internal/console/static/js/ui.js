@@ -1,5 +1,5 @@
 // Pieces that pages are made of.
-import { h, fill, add, text } from "./dom.js";
+import { h, fill, text } from "./dom.js";
 import { get, act, newKey, query } from "./api.js";
 import { clockTime } from "./format.js";
 import { away, onBack } from "./server.js";
@@ -170,14 +170,18 @@ export function typed(n, button) {
 export function confirm({ title, explain, verb, keep, danger = false, method = "POST", path, body, fields = [], affects = 0, audit, said, done }) {
   const key = newKey();
   const trouble = h("div");
+  const leave = h("button", { type: "button", onclick: () => dialog.close() }, keep);
   const go = h("button", { type: "submit", class: danger ? "danger solid" : "primary" }, verb);
   const gate = typed(affects, go);
+  let doubtful = false; // an attempt may have done it
   const inputs = fields.map((f) => [f, h("input", { name: f.name, type: f.type ?? "text", value: f.value ?? "", required: f.required, placeholder: f.placeholder, autocomplete: "off" })]);
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, h("form", { method: "dialog", onsubmit: async (e) => {
     e.preventDefault();
     if (gate && !gate.fits()) return;
     go.disabled = true;
+    leave.textContent = "Close"; // Leaving keeps nothing any more: the request is sent.
     fill(trouble);
+    const slow = setTimeout(() => fill(trouble, h("p", { class: "small soft", role: "status" }, "There is no answer yet. It may be done all the same; closing this does not stop it.")), 3000);
     try {
       const content = typeof body === "function" ? body(Object.fromEntries(inputs.map(([f, i]) => [f.name, i.value.trim()]))) : body;
       const answer = await act(method, path, content, key);
@@ -185,9 +189,14 @@ export function confirm({ title, explain, verb, keep, danger = false, method = "
       toast(said ?? `${title}: done.`, audit && { label: "Audit log", href: `/console/audit${query(audit)}` });
       done?.(answer.body);
     } catch (error) {
+      const settled = [402, 409, 422].includes(error.status) && !error.retryable; // The answer is that of the key, whatever came before.
+      doubtful = !settled && (doubtful || error.outcome === "unknown");
       go.disabled = false;
-      go.textContent = error.outcome === "unknown" ? "Ask again" : verb;
-      add(trouble, problem(error), error.outcome === "unknown" && h("p", { class: "small soft" }, "It may have been done. Asking again under the same key gives the true answer and cannot do it twice."));
+      go.textContent = doubtful ? "Ask again" : verb;
+      leave.textContent = doubtful ? "Close" : keep;
+      fill(trouble, problem(error), doubtful && h("p", { class: "small soft" }, "It may have been done. Asking again under the same key gives the true answer and cannot do it twice."));
+    } finally {
+      clearTimeout(slow);
     }
   } },
     h("h2", { id: "dialog-title" }, title),
@@ -196,7 +205,7 @@ export function confirm({ title, explain, verb, keep, danger = false, method = "
     gate?.element,
     h("p", { class: "small soft" }, h("code", {}, `${method} ${path}`)),
     trouble,
-    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, keep), go)));
+    h("div", { class: "actions" }, leave, go)));
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
