@@ -132,13 +132,13 @@ func (w *world) same(a archive.Archive, table string) {
 		file := unzip(w.t, filepath.Join(a.Directory, f.Name))
 		_, err = conn.Conn().PgConn().CopyFrom(w.t.Context(), file, fmt.Sprintf(`COPY back_%s FROM STDIN (FORMAT csv, HEADER)`, table))
 		testwait.Must(w.t, err)
-		const differ = `SELECT count(*) FROM ((SELECT * FROM back_%[1]s EXCEPT ALL SELECT * FROM before_%[1]s WHERE id < $1 AND id >= $2)
-			UNION ALL (SELECT * FROM before_%[1]s WHERE id < $1 AND id >= $2 EXCEPT ALL SELECT * FROM back_%[1]s)) AS d`
+		const differ = `SELECT count(*) FROM ((SELECT * FROM back_%[1]s EXCEPT ALL SELECT * FROM before_%[1]s WHERE %[2]s < $1 AND %[2]s >= $2)
+			UNION ALL (SELECT * FROM before_%[1]s WHERE %[2]s < $1 AND %[2]s >= $2 EXCEPT ALL SELECT * FROM back_%[1]s)) AS d`
 		from := uuid.Nil
 		if a.From != nil {
 			from = partitions.At(*a.From)
 		}
-		if n := ask[int](w, fmt.Sprintf(differ, table), partitions.At(a.To), from); n != 0 || f.Rows == 0 {
+		if n := ask[int](w, fmt.Sprintf(differ, table, partitions.Key(table)), partitions.At(a.To), from); n != 0 || f.Rows == 0 {
 			w.t.Errorf("%s: %d rows of %d differ", f.Name, n, f.Rows)
 		}
 		w.exec(`DROP TABLE back_` + table)

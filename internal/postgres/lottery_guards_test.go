@@ -47,7 +47,7 @@ func TestTheGuardedTransition(t *testing.T) {
 			WHERE id = $1 RETURNING version`, id, from).Scan(&version); err != nil {
 			t.Fatal(err)
 		}
-		tag, err := tx.Exec(t.Context(), updateCampaign, id, version+ahead, to, sold, nil, nil, nil, nil)
+		tag, err := tx.Exec(t.Context(), updateCampaign, id, version+ahead, to, sold, nil, nil, nil, nil, nil)
 		if err != nil {
 			t.Fatalf("%s to %s: %v", from, to, err)
 		}

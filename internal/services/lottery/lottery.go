@@ -131,6 +131,9 @@ type Statistics struct {
 // Draft reports whether the campaign was never published.
 func (c *Campaign) Draft() bool { return c.PublishedAt == nil }
 
+// Ended reports whether the campaign sells nothing any more, and its draw is made or its buyers have their money back.
+func (c *Campaign) Ended() bool { return c.Status == StatusCompleted || c.Status == StatusCancelled }
+
 // Position returns the position with the given ordinal.
 func (c *Campaign) Position(ordinal int) Position {
 	layer := sort.Search(len(c.Layers), func(i int) bool { return c.Layers[i].First > ordinal })
