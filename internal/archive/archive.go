@@ -271,10 +271,12 @@ func (r *runner) next(ctx context.Context, last period) (p period, err error) {
 		p.why = fmt.Sprintf("the oldest partitions end at %s, which is not before %s", end.Format(time.RFC3339), r.Before.UTC().Format(time.RFC3339))
 	case end.After(limit):
 		p.why = fmt.Sprintf("the oldest partitions end at %s: history is archived when it is %g hours old", end.Format(time.RFC3339), r.MinAge.Hours())
-	default:
-		if err = p.addPurchases(ctx, r.pool, purchases); err == nil {
-			err = p.addHolds(ctx, r.pool, last.turn)
-		}
+	}
+	if p.why != "" {
+		return p, p.staying(ctx, r.pool, purchases)
+	}
+	if err = p.addPurchases(ctx, r.pool, purchases); err == nil {
+		err = p.addHolds(ctx, r.pool, last.turn)
 	}
 	return p, err
 }

@@ -69,6 +69,17 @@ func (p *period) addPurchases(ctx context.Context, q partitions.Querier, all []p
 	return nil
 }
 
+// staying says why purchases stay that are as old as what was archived, where there is no further archive for them.
+func (p *period) staying(ctx context.Context, q partitions.Querier, all []partitions.Partition) error {
+	archived := period{upto: p.from, sales: p.salesFrom}
+	err := archived.addPurchases(ctx, q, all)
+	p.stay = archived.stay
+	if p.stay == "" && archived.sales != p.salesFrom {
+		p.stay = fmt.Sprintf("the purchases before %s leave with the next archive", partitions.Time(archived.sales).Format(time.RFC3339))
+	}
+	return err
+}
+
 // inOrderOfSales copies a partition of purchases in the order of the campaigns and of their sales.
 func (r *runner) inOrderOfSales(ctx context.Context, a *record, f File, part func(where string, header bool) error) error {
 	type place struct {
@@ -303,4 +314,3 @@ func (c *contents) paid(ctx context.Context) error {
 	c.later = c.later[:0]
 	return err
 }
-
