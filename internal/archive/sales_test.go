@@ -243,3 +243,23 @@ func TestManyPurchases(t *testing.T) {
 		t.Errorf("nothing was paid: %v", err)
 	}
 }
+
+// TestPurchasesOfAnOlderVersion has the purchases be put into partitions months after the rest: they leave when the month of that is over.
+func TestPurchasesOfAnOlderVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(`CREATE TABLE anew (LIKE purchases INCLUDING ALL); DROP TABLE purchases; ALTER TABLE anew RENAME TO purchases`)
+	w.sell(0, january, february)
+	w.exec(`CREATE TABLE before_purchases AS SELECT * FROM purchases`)
+	if r := w.run(archive.Options{Before: february}); len(r.Made) != 0 || !strings.Contains(r.Why, "fairlead migrate up has not come to its end") {
+		t.Errorf("in one piece: %+v", r)
+	}
+	testwait.Must(t, partitions.Convert(t.Context(), w.pool, march.AddDate(0, 0, 14)))
+	if r := w.run(archive.Options{Before: march}); len(r.Made) != 2 || r.Purchases != "" {
+		t.Errorf("before the month's end: %+v", r)
+	}
+	w.checked("without purchases", 0, 0)
+	w.run(archive.Options{Before: april})
+	w.checked("with all of them", 14, 4)
+	w.valid("after all")
+}
