@@ -2368,7 +2368,7 @@ type SaleMap struct {
 	Campaign string  `json:"campaign"`
 	Layers   []Layer `json:"layers"`
 
-	// Sold a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000
+	// Sold a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000, and where the purchases are archived
 	Sold           string `json:"sold"`
 	SoldPositions  int64  `json:"sold_positions"`
 	Status         string `json:"status"`
@@ -2386,7 +2386,7 @@ type SaleMark struct {
 
 // Sales is how a campaign's sale went over time.
 type Sales struct {
-	// Sales oldest first, 300 at most, the first and the last among them
+	// Sales oldest first, 300 at most, the first and the last among them; none where they are archived
 	Sales []SaleMark `json:"sales"`
 	Sold  int64      `json:"sold"`
 	Total int64      `json:"total"`

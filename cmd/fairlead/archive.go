@@ -20,10 +20,10 @@ func newArchive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "archive --before TIME",
 		Short: "Take old history out of the database, into compressed files",
-		Long: "Take whole months that ended before a time out of the database: entries, transfers, the audit log, and the bids and events of\n" +
-			"auctions that were made in them. They go to files, CSV compressed by gzip, in a directory of their own for each archive; then their\n" +
-			"tables are dropped. The database keeps balances, holds, references that are taken, purchases, winners, the public log, and whatever\n" +
-			"is younger than a day.\n\n" +
+		Long: "Take whole months that ended before a time out of the database: entries, transfers, the audit log, closed holds, the bids and events of\n" +
+			"auctions that were made in them, and the purchases of campaigns that were, as soon as all of them have ended. They go to files, CSV\n" +
+			"compressed by gzip, in a directory of their own for each archive; then their tables are dropped. The database keeps balances, open\n" +
+			"holds, references that are taken, campaigns, draws with their winners, the public log, and whatever is younger than a day.\n\n" +
 			"Commands go on meanwhile. After an interruption, run it again on the same host with the same --to: it goes on.\n" +
 			"fairlead integrity --archives DIR checks the files.",
 		Example: "  fairlead archive --before 2026-01-01 --to /srv/archives --dry-run\n" +
@@ -113,6 +113,9 @@ func printArchives(out io.Writer, r archive.Result, dry bool) {
 		for _, f := range a.Files {
 			_, _ = fmt.Fprintf(out, "  %-10s %12d rows %14d bytes\n", f.Table, f.Rows, f.Bytes)
 		}
+	}
+	if r.Purchases != "" {
+		_, _ = fmt.Fprintln(out, r.Purchases)
 	}
 	if len(r.Made) == 0 {
 		_, _ = fmt.Fprintf(out, "nothing is archived: %s\n", r.Why)

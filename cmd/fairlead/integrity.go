@@ -140,8 +140,8 @@ func (t *target) checkArchives(cmd *cobra.Command, directory string) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the archives agree with the database: %d archives, %d entries, %d transfers, %d closed holds\n",
-		c.Archives, c.Entries, c.Transfers, c.Holds)
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the archives agree with the database: %d archives, %d entries, %d transfers, %d closed holds, %d purchases in %d campaigns\n",
+		c.Archives, c.Entries, c.Transfers, c.Holds, c.Purchases, c.Campaigns)
 	return nil
 }
 

@@ -27,8 +27,8 @@ const (
 	blocks   = 1024
 	deadlock = "40P01"
 
-	// step is the first step of the schema whose servers know that history is archived.
-	step = 39
+	// step is the first step of the schema whose servers know that purchases are archived, as the rest of the history is.
+	step = 42
 )
 
 // Options are what is archived, and how.
@@ -66,6 +66,8 @@ type Result struct {
 	// Next is the oldest history that stays: it ends at Next. nil: there is no other than what no partition has.
 	Next *time.Time `json:"next"`
 	Why  string     `json:"why"` // the next partitions stay
+	// Purchases is why purchases stay that are as old as what is archived; empty: none do.
+	Purchases string `json:"purchases"`
 }
 
 // Errors of [Run].
@@ -88,6 +90,7 @@ type record struct {
 	Files     []File
 	Carried   int64
 	Detached  bool
+	SalesFrom uuid.UUID // where the purchases of the archives before it end
 }
 
 // name is that of an archive's directory.
@@ -151,6 +154,7 @@ func (r *runner) run(ctx context.Context) (out Result, err error) {
 			if err != nil {
 				return out, err
 			}
+			out.Purchases = next.stay
 			if out.Why = next.why; out.Why != "" {
 				if next.upto != uuid.Nil {
 					to := partitions.Time(next.upto)
@@ -201,26 +205,39 @@ type period struct {
 	pieces     []partitions.Partition
 	turn       int    // of the closed holds among the pieces; 0: there are none
 	why        string // there is none
+
+	salesFrom, sales uuid.UUID // where the purchases among the pieces begin, and end; the same: there are none
+	stay             string    // why other purchases do that are older than upto
 }
 
 func (p *period) described(directory string) Archive {
-	a := record{Number: p.number, From: p.from, Upto: p.upto, Directory: directory}
-	for _, piece := range p.pieces {
-		a.Files = append(a.Files, File{Table: piece.Table, Partition: piece.Name})
-	}
+	a := record{Number: p.number, From: p.from, Upto: p.upto, Directory: directory, Files: p.files()}
 	return a.described()
+}
+
+// files are those that the archive will have.
+func (p *period) files() (all []File) {
+	for _, piece := range p.pieces {
+		f := File{Table: piece.Table, Partition: piece.Name}
+		if piece.Table == partitions.Purchases {
+			f.Upto = piece.To
+		}
+		all = append(all, f)
+	}
+	return all
 }
 
 // next returns what is to be archived next, after the last archive; in a dry run, after what would be the last one.
 func (r *runner) next(ctx context.Context, last period) (p period, err error) {
-	const selectLast = `SELECT coalesce(max(number), 0) + 1, (SELECT upto FROM archived), clock_timestamp() FROM archives`
+	const selectLast = `SELECT coalesce(max(number), 0) + 1, (SELECT upto FROM archived), (SELECT upto FROM archived_sales), clock_timestamp() FROM archives`
 	var now time.Time
-	if err := r.pool.QueryRow(ctx, selectLast).Scan(&p.number, &p.from, &now); err != nil {
+	if err := r.pool.QueryRow(ctx, selectLast).Scan(&p.number, &p.from, &p.salesFrom, &now); err != nil {
 		return p, err
 	}
-	if r.DryRun && string(last.upto[:]) > string(p.from[:]) {
-		p.from = last.upto
+	if r.DryRun && less(p.from, last.upto) {
+		p.from, p.salesFrom = last.upto, last.sales
 	}
+	p.sales = p.salesFrom
 	all, err := partitions.List(ctx, r.pool, partitions.Tables()...)
 	if err != nil {
 		return p, err
@@ -228,8 +245,13 @@ func (r *runner) next(ctx context.Context, last period) (p period, err error) {
 	if len(all) == 0 {
 		return p, ErrInOnePiece
 	}
+	var purchases []partitions.Partition
 	for _, piece := range all {
-		if piece.Rest || string(piece.To[:]) <= string(p.from[:]) {
+		if piece.Table == partitions.Purchases {
+			purchases = append(purchases, piece)
+			continue
+		}
+		if piece.Rest || !less(p.from, piece.To) {
 			continue
 		}
 		if p.upto == uuid.Nil {
@@ -243,17 +265,23 @@ func (r *runner) next(ctx context.Context, last period) (p period, err error) {
 	switch {
 	case p.upto == uuid.Nil:
 		p.why = "there are no further partitions"
-	case len(p.pieces) < len(partitions.Tables()):
+	case len(p.pieces) < len(partitions.Tables())-1 || len(purchases) == 0:
 		p.why = "the tables' partitions end at different times; fairlead migrate up has not come to its end"
 	case end.After(r.Before):
 		p.why = fmt.Sprintf("the oldest partitions end at %s, which is not before %s", end.Format(time.RFC3339), r.Before.UTC().Format(time.RFC3339))
 	case end.After(limit):
 		p.why = fmt.Sprintf("the oldest partitions end at %s: history is archived when it is %g hours old", end.Format(time.RFC3339), r.MinAge.Hours())
-	default:
+	}
+	if p.why != "" {
+		return p, p.staying(ctx, r.pool, purchases)
+	}
+	if err = p.addPurchases(ctx, r.pool, purchases); err == nil {
 		err = p.addHolds(ctx, r.pool, last.turn)
 	}
 	return p, err
 }
+
+func less(a, b uuid.UUID) bool { return string(a[:]) < string(b[:]) }
 
 // addHolds adds the oldest holds after a turn, where all of them were closed before the archive's end. Months of two turns are those of a pause in which no
 // server was at work; the later one's holds leave with the next archive.
@@ -271,12 +299,16 @@ func (p *period) addHolds(ctx context.Context, q partitions.Querier, after int) 
 	return err
 }
 
-const selectRecords = `SELECT number, upto, coalesce(lag(upto) OVER (ORDER BY number), '00000000-0000-0000-0000-000000000000') AS since, host, directory, files, carried,
-	detached_at, dropped_at FROM archives`
+const selectRecords = `SELECT *, coalesce(lag(upto) OVER (ORDER BY number), '` + nothing + `') AS since,
+	coalesce((SELECT sales_upto FROM archives AS b WHERE b.number < archives.number AND sales_upto IS NOT NULL ORDER BY b.number DESC LIMIT 1), '` + nothing + `') AS sales_since
+	FROM archives`
+
+// nothing is uuid.Nil.
+const nothing = "00000000-0000-0000-0000-000000000000"
 
 // records returns archives, in their order.
 func records(ctx context.Context, q partitions.Querier, which string) ([]record, error) {
-	rows, err := q.Query(ctx, `SELECT number, upto, since, host, directory, files::json, carried, detached_at IS NOT NULL FROM (`+selectRecords+`) AS a WHERE `+which+` ORDER BY number`)
+	rows, err := q.Query(ctx, `SELECT number, upto, since, host, directory, files::json, carried, detached_at IS NOT NULL, sales_since FROM (`+selectRecords+`) AS a WHERE `+which+` ORDER BY number`)
 	if err != nil {
 		return nil, err
 	}
@@ -356,16 +388,24 @@ func (r *runner) parts(ctx context.Context, a *record, doing string, from, total
 	return nil
 }
 
-// rowsAtOnce are read of a file between two rests.
+// rowsAtOnce are read of a file, or copied in order, between two rests.
 const rowsAtOnce = 20_000
 
 // paced returns what is called for each row of a file that is read, and rests now and then.
 func (r *runner) paced(ctx context.Context) func() error {
-	rows, began := 0, time.Now()
+	rows, rest := 0, r.resting(ctx)
 	return func() error {
 		if rows++; rows%rowsAtOnce != 0 {
 			return nil
 		}
+		return rest()
+	}
+}
+
+// resting returns what is called after each part of a work, and rests so many times as long as the part took.
+func (r *runner) resting(ctx context.Context) func() error {
+	began := time.Now()
+	return func() error {
 		if rest := time.Duration(r.Rest) * time.Since(began); rest > 0 && !wait.For(ctx, rest) {
 			return ctx.Err()
 		}

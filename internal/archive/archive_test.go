@@ -132,13 +132,13 @@ func (w *world) same(a archive.Archive, table string) {
 		file := unzip(w.t, filepath.Join(a.Directory, f.Name))
 		_, err = conn.Conn().PgConn().CopyFrom(w.t.Context(), file, fmt.Sprintf(`COPY back_%s FROM STDIN (FORMAT csv, HEADER)`, table))
 		testwait.Must(w.t, err)
-		const differ = `SELECT count(*) FROM ((SELECT * FROM back_%[1]s EXCEPT ALL SELECT * FROM before_%[1]s WHERE id < $1 AND id >= $2)
-			UNION ALL (SELECT * FROM before_%[1]s WHERE id < $1 AND id >= $2 EXCEPT ALL SELECT * FROM back_%[1]s)) AS d`
+		const differ = `SELECT count(*) FROM ((SELECT * FROM back_%[1]s EXCEPT ALL SELECT * FROM before_%[1]s WHERE %[2]s < $1 AND %[2]s >= $2)
+			UNION ALL (SELECT * FROM before_%[1]s WHERE %[2]s < $1 AND %[2]s >= $2 EXCEPT ALL SELECT * FROM back_%[1]s)) AS d`
 		from := uuid.Nil
 		if a.From != nil {
 			from = partitions.At(*a.From)
 		}
-		if n := ask[int](w, fmt.Sprintf(differ, table), partitions.At(a.To), from); n != 0 || f.Rows == 0 {
+		if n := ask[int](w, fmt.Sprintf(differ, table, partitions.Key(table)), partitions.At(a.To), from); n != 0 || f.Rows == 0 {
 			w.t.Errorf("%s: %d rows of %d differ", f.Name, n, f.Rows)
 		}
 		w.exec(`DROP TABLE back_` + table)
@@ -262,8 +262,9 @@ func TestArchive(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.sell(0, january)
 	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers;
-		CREATE TABLE before_holds AS SELECT * FROM holds`)
+		CREATE TABLE before_purchases AS SELECT * FROM purchases; CREATE TABLE before_holds AS SELECT * FROM holds`)
 	var made []archive.Archive
 	for steps := 1; ; steps++ {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -293,18 +294,17 @@ func TestInterrupted(t *testing.T) {
 	}
 	w.same(made[0], partitions.Entries)
 	w.same(made[0], partitions.Transfers)
+	w.same(made[0], partitions.Purchases)
 	w.sameHolds(made[0])
 	w.valid("after all")
-	if _, err := archive.Check(t.Context(), w.pool, w.directory, nil); err != nil {
-		t.Error(err)
-	}
+	w.checked("after all", 7, 2)
 	names, err := filepath.Glob(filepath.Join(made[0].Directory, "*"))
 	testwait.Must(t, err)
 	for i := range names {
 		names[i] = filepath.Base(names[i])
 	}
 	slices.Sort(names)
-	if got := strings.Join(names, " "); got != "auction_bids.csv.gz auction_events.csv.gz audit_log.csv.gz closed_holds.csv.gz entries.csv.gz manifest.json transfers.csv.gz" {
+	if got := strings.Join(names, " "); got != "auction_bids.csv.gz auction_events.csv.gz audit_log.csv.gz closed_holds.csv.gz entries.csv.gz manifest.json purchases.csv.gz transfers.csv.gz" {
 		t.Errorf("the directory has %s", got)
 	}
 }
@@ -403,6 +403,7 @@ func TestRefused(t *testing.T) {
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.sell(0, january)
 	a := w.run(archive.Options{Before: february}).Made[0]
 	check := func() error {
 		_, err := archive.Check(t.Context(), w.pool, w.directory, nil)

@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"path/filepath"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -19,26 +20,31 @@ const selectSums = `SELECT account, currency, side, amount::text FROM archive_su
 type Checked struct {
 	Archives                  int
 	Entries, Transfers, Holds int64
+	Purchases, Campaigns      int64 // campaigns that have sold something
 	Bytes                     int64 // compressed
 }
 
 // Check reads the archives' files in a directory. It compares them with their hashes, adds the entries up by account, compares the sums with those in the
-// database, with which its history begins, and holds the entries against the transfers. It returns a [Damaged] error for the first file that is not
-// what was written, and another error for sums that do not agree. progress may be nil.
+// database, with which its history begins, holds the entries against the transfers, and makes the roots of the draws of the purchases. It returns a
+// [Damaged] error for the first file that is not what was written, and another error for what does not agree. progress may be nil.
 func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress func(Progress)) (c Checked, err error) {
 	all, err := records(ctx, pool, `detached_at IS NOT NULL`)
 	if err != nil {
 		return c, err
 	}
-	var moved moves
+	if len(all) == 0 {
+		return c, nil
+	}
+	last := all[len(all)-1].Upto
+	found := contents{sales: &sales{q: pool}, upto: last}
 	for i := range all {
 		r := &all[i]
-		found := books{}
+		found.books = books{}
 		for _, f := range r.Files {
 			if progress != nil {
 				progress(Progress{Archive: r.Number, Upto: partitions.Time(r.Upto), Doing: "reading " + f.Name})
 			}
-			if err := f.sum(ctx, filepath.Join(directory, r.name()), unpaced, found, &moved); err != nil {
+			if err := f.sum(ctx, filepath.Join(directory, r.name()), unpaced, &found); err != nil {
 				return c, err
 			}
 			c.Bytes += f.Bytes
@@ -49,30 +55,45 @@ func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress f
 				c.Transfers += f.Rows
 			case partitions.ClosedHolds:
 				c.Holds += f.Rows
+			case partitions.Purchases:
+				c.Purchases += f.Rows
 			}
 		}
-		if err := r.agrees(ctx, pool, found); err != nil {
+		if err := r.agrees(ctx, pool, found.books); err != nil {
 			return c, err
 		}
 		c.Archives++
 	}
-	if c.Archives > 0 {
-		// Of the last transfers in the files, entries and holds may be in the tables.
-		if err := moved.addLater(ctx, pool, all[len(all)-1]); err != nil {
-			return c, err
-		}
-		switch {
-		case moved.entries != 0:
-			return c, errors.New("the entries in the files are not what their transfers say")
-		case moved.captures != 0:
-			return c, errors.New("the captured holds in the files are not what their transfers say")
-		}
+	c.Campaigns = found.sales.campaigns
+	// Of the last transfers in the files, entries, holds and purchases may be in the tables, and of purchases in the files the transfers.
+	if err := errors.Join(found.paid(ctx), found.addLater(ctx, pool, last)); err != nil {
+		return c, err
+	}
+	switch {
+	case found.entries != 0:
+		return c, errors.New("the entries in the files are not what their transfers say")
+	case found.captures != 0:
+		return c, errors.New("the captured holds in the files are not what their transfers say")
+	case found.payments != 0:
+		return c, errors.New("the purchases in the files are not what their transfers say")
+	case found.refunds != 0:
+		return c, errors.New("the purchases of cancelled campaigns in the files are not what was refunded")
 	}
 	return c, nil
 }
 
+// contents are what was found in files.
+type contents struct {
+	books
+	moves
+
+	sales *sales
+	upto  uuid.UUID   // transfers from here on are in the tables
+	later []uuid.UUID // such transfers, of purchases in the files
+}
+
 // sum reads a file, and adds what its rows say to the sums.
-func (f File) sum(ctx context.Context, directory string, pace func() error, found books, moved *moves) error {
+func (f File) sum(ctx context.Context, directory string, pace func() error, found *contents) error {
 	switch f.Table {
 	case partitions.Entries:
 		return f.read(ctx, directory, []string{"account", "version", "transfer", "amount", "currency"}, pace, func(row []string) error {
@@ -84,17 +105,22 @@ func (f File) sum(ctx context.Context, directory string, pace func() error, foun
 			if row[1] == "0" {
 				p.Side = int16(amount.Sign()) //nolint:gosec // One of three.
 			}
-			found.add(p, amount)
-			return moved.entries.add(row[2], row[0], row[3], row[4], -1)
+			found.books.add(p, amount) //nolint:staticcheck // Sides have an add, too.
+			return found.entries.add(row[2], row[0], row[3], row[4], -1)
 		})
 	case partitions.Transfers:
 		return f.read(ctx, directory, []string{"id", "source", "destination", "amount", "currency", "status", "kind"}, pace, func(row []string) error {
 			if row[5] != "completed" {
 				return nil
 			}
-			err := errors.Join(moved.entries.add(row[0], row[1], "-"+row[3], row[4], 1), moved.entries.add(row[0], row[2], row[3], row[4], 1))
-			if row[6] == "capture" {
-				err = errors.Join(err, moved.captures.add(row[0], row[1], row[3], "", 1))
+			err := errors.Join(found.entries.add(row[0], row[1], "-"+row[3], row[4], 1), found.entries.add(row[0], row[2], row[3], row[4], 1))
+			switch row[6] {
+			case "capture":
+				err = errors.Join(err, found.captures.add(row[0], row[1], row[3], "", 1))
+			case "purchase":
+				err = errors.Join(err, found.payments.add(row[0], row[1], row[3], row[2], 1))
+			case "refund":
+				err = errors.Join(err, found.refunds.addTimes(row[1], row[2], row[3], 1))
 			}
 			return err
 		})
@@ -102,12 +128,18 @@ func (f File) sum(ctx context.Context, directory string, pace func() error, foun
 		return f.read(ctx, directory, []string{"status", "transfer", "account", "captured"}, pace, func(row []string) error {
 			switch row[0] {
 			case "captured":
-				return moved.captures.add(row[1], row[2], row[3], "", -1)
+				return found.captures.add(row[1], row[2], row[3], "", -1)
 			case "open":
 				return errors.New("the hold is open")
 			}
 			return nil
 		})
+	case partitions.Purchases:
+		err := f.read(ctx, directory, saleColumns(), pace, func(row []string) error { return found.addSale(ctx, row) })
+		if err == nil {
+			err = found.sales.end(ctx, f.Upto)
+		}
+		return err
 	}
 	return f.read(ctx, directory, nil, pace, func([]string) error { return nil })
 }
@@ -137,29 +169,43 @@ func (r *record) agrees(ctx context.Context, q partitions.Querier, found books) 
 	return nil
 }
 
-// addLater adds what is in the tables of transfers in the files: entries that were written within moments of the archive's end, and the captured holds that
-// were not archived with their transfers.
-func (m *moves) addLater(ctx context.Context, pool *pgxpool.Pool, last record) error {
+// addLater adds what is in the tables of transfers in the files: entries that were written within moments of the archive's end, and the captured holds and
+// the purchases that were not archived with their transfers. Of cancelled campaigns it adds all refunds and purchases that are in the tables.
+func (m *moves) addLater(ctx context.Context, pool *pgxpool.Pool, upto uuid.UUID) error {
 	const (
 		laterEntries  = `SELECT transfer::text, account, amount::text, currency FROM entries WHERE transfer < $1 AND id >= $1`
 		laterCaptures = `SELECT transfer::text, account, captured::text, '' FROM holds WHERE status = 'captured' AND transfer < $1`
+		laterSales    = `SELECT p.transfer::text, p.account, p.price::text, c.escrow FROM purchases AS p JOIN campaigns AS c ON c.id = p.campaign WHERE p.transfer < $1`
+		laterRefunds  = `SELECT c.escrow, t.destination, t.amount::text, '' FROM campaigns AS c JOIN entries AS e ON e.account = c.escrow AND e.amount < 0
+			JOIN transfers AS t ON t.id = e.transfer WHERE c.status = 'cancelled' AND t.kind = 'refund' AND t.id >= $1`
+		laterRefunded = `SELECT c.escrow, p.account, p.price::text, '' FROM campaigns AS c JOIN purchases AS p ON p.campaign = c.id WHERE c.status = 'cancelled' AND $1::uuid IS NOT NULL`
 	)
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	times := func(sign int) func(a, b, amount, _ string) error {
+		return func(a, b, amount, _ string) error { return m.refunds.addTimes(a, b, amount, sign) }
+	}
+	of := func(s *sides) func(a, b, amount, c string) error {
+		return func(a, b, amount, c string) error { return s.add(a, b, amount, c, -1) }
+	}
+	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, freely); err != nil {
 			return err
 		}
 		for _, later := range []struct {
 			sql string
-			of  *sides
-		}{{laterEntries, &m.entries}, {laterCaptures, &m.captures}} {
-			rows, err := tx.Query(ctx, later.sql, last.Upto)
+			add func(a, b, amount, c string) error
+		}{
+			{laterEntries, of(&m.entries)},
+			{laterCaptures, of(&m.captures)},
+			{laterSales, of(&m.payments)},
+			{laterRefunds, times(1)},
+			{laterRefunded, times(-1)},
+		} {
+			rows, err := tx.Query(ctx, later.sql, upto)
 			if err != nil {
 				return err
 			}
-			var transfer, account, amount, currency string
-			if _, err = pgx.ForEachRow(rows, []any{&transfer, &account, &amount, &currency}, func() error {
-				return later.of.add(transfer, account, amount, currency, -1)
-			}); err != nil {
+			var first, second, amount, third string
+			if _, err = pgx.ForEachRow(rows, []any{&first, &second, &amount, &third}, func() error { return later.add(first, second, amount, third) }); err != nil {
 				return err
 			}
 		}

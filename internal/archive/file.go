@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 )
 
 // File is a file of an archive: the rows of one partition as CSV (RFC 4180) with a line of column names, as PostgreSQL's COPY writes it, compressed by gzip.
@@ -27,6 +28,8 @@ type File struct {
 	Rows      int64  `json:"rows"`
 	Bytes     int64  `json:"bytes"`
 	SHA256    string `json:"sha256"` // of the compressed file, in hexadecimal
+	// Upto is the first campaign whose purchases are not in it, or in a file before it. Other tables have none.
+	Upto uuid.UUID `json:"upto,omitzero"`
 }
 
 // Manifest is what the file manifest.json of an archive says.
@@ -105,6 +108,9 @@ type Damaged struct{ Path, Why string }
 
 func (e *Damaged) Error() string { return fmt.Sprintf("%s is damaged: %s", e.Path, e.Why) }
 
+// askedError is the database's when it was asked about a row: the file is not damaged by it.
+type askedError struct{ error }
+
 // read reads a file, gives each row to a function, as the columns that it asks for, and compares the file with what it was when it was written. pace is
 // called after each row.
 func (f File) read(ctx context.Context, directory string, columns []string, pace func() error, each func(row []string) error) (err error) {
@@ -144,7 +150,11 @@ func (f File) read(ctx context.Context, directory string, columns []string, pace
 		for i, place := range places {
 			row[i] = line[place]
 		}
-		if err := each(row); err != nil {
+		err = each(row)
+		if asked, is := errors.AsType[*askedError](err); is {
+			return asked.error
+		}
+		if err != nil {
 			return &Damaged{path, fmt.Sprintf("row %d: %v", rows+1, err)}
 		}
 		if err := pace(); err != nil {

@@ -31,6 +31,10 @@ func TestLateRows(t *testing.T) {
 		if _, err := w.pool.Exec(t.Context(), sql, late); pgkit.Code(err) != "23514" {
 			t.Errorf("a row that comes while it is %s: %v", p.Doing, err)
 		}
+		const sale = `INSERT INTO purchases (campaign, seq, id, account, layer, number, ordinal, price, transfer, at) VALUES ($1, 1, $1, 'old-03', 1, 1, 0, 4, $1, now())`
+		if _, err := w.pool.Exec(t.Context(), sale, late); pgkit.Code(err) != "23514" {
+			t.Errorf("a sale that comes while it is %s: %v", p.Doing, err)
+		}
 	}})
 	testwait.Must(t, err)
 	if tried < 5 {
@@ -43,8 +47,9 @@ func TestLateRows(t *testing.T) {
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.sell(0, january, february)
 	w.exec(`CREATE TABLE before_entries AS SELECT * FROM entries; CREATE TABLE before_transfers AS SELECT * FROM transfers;
-		CREATE TABLE before_holds AS SELECT * FROM holds`)
+		CREATE TABLE before_purchases AS SELECT * FROM purchases; CREATE TABLE before_holds AS SELECT * FROM holds`)
 	var all errgroup.Group
 	made := make(chan archive.Archive, 10)
 	for range 4 {
@@ -76,6 +81,7 @@ func TestTwoAtOnce(t *testing.T) {
 	for _, a := range seen {
 		w.same(a, partitions.Entries)
 		w.same(a, partitions.Transfers)
+		w.same(a, partitions.Purchases)
 	}
 	w.sameHolds(slices.Collect(maps.Values(seen))...)
 	w.valid("after all")

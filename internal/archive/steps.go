@@ -22,7 +22,7 @@ import (
 const (
 	selectOld     = `SELECT name FROM servers WHERE step < $1 AND at > clock_timestamp() - interval '10 seconds' ORDER BY name LIMIT 1`
 	needStep      = `UPDATE schema_support SET oldest = greatest(oldest, $1)`
-	insertArchive = `INSERT INTO archives (number, upto, began_at, host, directory, files) VALUES ($1, $2, clock_timestamp(), $3, $4, $5)`
+	insertArchive = `INSERT INTO archives (number, upto, began_at, host, directory, files, sales_upto) VALUES ($1, $2, clock_timestamp(), $3, $4, $5, $6)`
 	saveFiles     = `UPDATE archives SET files = $3 WHERE number = $1 AND files = $2 AND detached_at IS NULL`
 	// addSums adds the entries in some blocks to the sums.
 	addSums = `INSERT INTO archive_sums AS s (archive, account, currency, side, version, amount)
@@ -56,9 +56,10 @@ const sealed = "sealed"
 
 // seal begins an archive. From here on its partitions do not change: a row that comes late, by a clock or a process that is late, is refused.
 func (r *runner) seal(ctx context.Context, p period) (*record, error) {
-	a := &record{Number: p.number, Upto: p.upto, From: p.from, Host: r.host, Directory: r.Directory}
-	for _, piece := range p.pieces {
-		a.Files = append(a.Files, File{Table: piece.Table, Partition: piece.Name})
+	a := &record{Number: p.number, Upto: p.upto, From: p.from, Host: r.host, Directory: r.Directory, Files: p.files(), SalesFrom: p.salesFrom}
+	var sales *uuid.UUID
+	if p.sales != p.salesFrom {
+		sales = &p.sales
 	}
 	directory := filepath.Join(a.Directory, a.name())
 	if err := os.MkdirAll(directory, 0o750); err != nil {
@@ -84,7 +85,7 @@ func (r *runner) seal(ctx context.Context, p period) (*record, error) {
 			_, err = tx.Exec(ctx, needStep, step)
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, insertArchive, a.Number, a.Upto, a.Host, a.Directory, string(files))
+			_, err = tx.Exec(ctx, insertArchive, a.Number, a.Upto, a.Host, a.Directory, string(files), sales)
 		}
 		if err != nil {
 			return err
@@ -118,7 +119,11 @@ func (p *period) over(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
-	return nil
+	why, err := selling(ctx, tx, p.salesFrom, p.sales)
+	if err == nil && why != "" {
+		err = errors.New(why) // Since it was looked at just now, that is a campaign by a clock that is late.
+	}
+	return err
 }
 
 // giveUp undoes what an archive has done that has not left the tables. Its files stay.
@@ -191,12 +196,8 @@ func (r *runner) saveFiles(ctx context.Context, a *record, files []File) error {
 
 // copy copies a partition to a file. It is sealed, so that snapshots of a few blocks are as good as one of all.
 func (r *runner) copy(ctx context.Context, a *record, directory string, f File) (File, error) {
-	f.Name = f.Table + ".csv.gz"
+	f.Name = a.fileName(f)
 	f.Rows = 0
-	total, err := r.blocks(ctx, f.Partition)
-	if err != nil {
-		return f, err
-	}
 	var columns string
 	if err := r.pool.QueryRow(ctx, selectColumns, f.Partition).Scan(&columns); err != nil {
 		return f, err
@@ -205,21 +206,53 @@ func (r *runner) copy(ctx context.Context, a *record, directory string, f File) 
 	if err != nil {
 		return f, err
 	}
-	if err := r.parts(ctx, a, "copying "+f.Table, 0, max(total, 1), func(from, to int64) error {
+	part := func(where string, header bool) error {
 		conn, err := r.pool.Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		defer conn.Release()
-		tag, err := conn.Conn().PgConn().CopyTo(ctx, w, fmt.Sprintf(`COPY (SELECT %s FROM %s WHERE ctid >= '(%d,0)' AND ctid < '(%d,0)') TO STDOUT (FORMAT csv, HEADER %t)`,
-			columns, f.Partition, from, to, from == 0))
+		tag, err := conn.Conn().PgConn().CopyTo(ctx, w, fmt.Sprintf(`COPY (SELECT %s FROM %s WHERE %s) TO STDOUT (FORMAT csv, HEADER %t)`, columns, f.Partition, where, header))
 		f.Rows += tag.RowsAffected()
 		return err
-	}); err != nil {
+	}
+	all := r.inAnyOrder
+	if f.Table == partitions.Purchases {
+		all = r.inOrderOfSales
+	}
+	if err := all(ctx, a, f, part); err != nil {
 		return f, errors.Join(err, w.abandon())
 	}
 	f.Bytes, f.SHA256, err = w.finish()
 	return f, err
+}
+
+// fileName is that of the file of a partition. An archive has several of purchases where some had to stay before.
+func (r *record) fileName(f File) string {
+	before := 0
+	for _, other := range r.Files {
+		switch {
+		case other.Partition == f.Partition:
+			if before > 0 {
+				return fmt.Sprintf("%s-%d.csv.gz", f.Table, before+1)
+			}
+			return f.Table + ".csv.gz"
+		case other.Table == f.Table:
+			before++
+		}
+	}
+	panic("archive: a file of another archive")
+}
+
+// inAnyOrder copies a partition in the order in which its rows are there, some blocks at a time.
+func (r *runner) inAnyOrder(ctx context.Context, a *record, f File, part func(where string, header bool) error) error {
+	total, err := r.blocks(ctx, f.Partition)
+	if err != nil {
+		return err
+	}
+	return r.parts(ctx, a, "copying "+f.Table, 0, max(total, 1), func(from, to int64) error {
+		return part(fmt.Sprintf(`ctid >= '(%d,0)' AND ctid < '(%d,0)'`, from, to), from == 0)
+	})
 }
 
 func (r *runner) blocks(ctx context.Context, table string) (n int64, err error) {
@@ -252,15 +285,14 @@ func (r *runner) carry(ctx context.Context, a *record) error {
 // compare reads the entries' file and compares its sums with those in the database, which were made of the table. It writes the manifest.
 func (r *runner) compare(ctx context.Context, a *record) error {
 	directory := filepath.Join(a.Directory, a.name())
-	found := books{}
-	var moved moves
+	found := contents{books: books{}, sales: &sales{q: r.pool, next: a.SalesFrom}}
 	r.tell(a, "comparing the files with the sums", 0, 0)
 	for _, f := range a.Files {
-		if err := f.sum(ctx, directory, r.paced(ctx), found, &moved); err != nil {
+		if err := f.sum(ctx, directory, r.paced(ctx), &found); err != nil {
 			return err
 		}
 	}
-	if err := a.agrees(ctx, r.pool, found); err != nil {
+	if err := a.agrees(ctx, r.pool, found.books); err != nil {
 		return err
 	}
 	return writeManifest(directory, Manifest{a.Number, timeOf(a.From), partitions.Time(a.Upto), a.Files})
@@ -333,9 +365,13 @@ func (r *runner) detach(ctx context.Context, a *record) error {
 				sql = append(sql, fmt.Sprintf(`ALTER TABLE %s NO INHERIT %s`, f.Partition, f.Table))
 				continue
 			}
+			upto := a.Upto
+			if f.Upto != uuid.Nil {
+				upto = f.Upto
+			}
 			sql = append(sql, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s`, f.Table, f.Partition),
 				// What comes late must not go where everything else goes.
-				fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins, ADD CONSTRAINT begins CHECK (%s >= '%s')`, f.Table, partitions.Key(f.Table), a.Upto))
+				fmt.Sprintf(`ALTER TABLE %s_rest DROP CONSTRAINT IF EXISTS begins, ADD CONSTRAINT begins CHECK (%s >= '%s')`, f.Table, partitions.Key(f.Table), upto))
 		}
 		sql = append(sql, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO ('%s')`, partitions.Transfers, a.keptTable(), since, a.Upto))
 		_, err := tx.Exec(ctx, strings.Join(sql, "; "))

@@ -55,8 +55,8 @@ func comparePlaces(a, b place) int {
 	return cmp.Or(strings.Compare(a.Account, b.Account), strings.Compare(a.Currency, b.Currency), cmp.Compare(a.Side, b.Side))
 }
 
-// moves are what transfers moved, and what their entries and their holds say of it.
-type moves struct{ entries, captures sides }
+// moves are what transfers moved, and what their entries, their holds and the purchases say of it.
+type moves struct{ entries, captures, payments, refunds sides }
 
 // sides are the sum of the hashes of what moved, modulo 2^64: of both sides of transfers added, of entries subtracted. It is zero where each side is an
 // entry and each entry a side; else it is zero once in 2^64.
@@ -69,5 +69,16 @@ func (s *sides) add(transfer, account, amount, currency string, sign int) error 
 	}
 	h := sha256.Sum256([]byte(transfer + "\x00" + account + "\x00" + currency + "\x00" + strconv.FormatInt(n, 10)))
 	*s += sides(uint64(sign) * binary.BigEndian.Uint64(h[:])) //nolint:gosec // Modulo 2^64.
+	return nil
+}
+
+// addTimes adds an amount between two accounts, so that what counts is what all such amounts add up to.
+func (s *sides) addTimes(from, to, amount string, sign int) error {
+	n, err := strconv.ParseInt(amount, 10, 64)
+	if err != nil {
+		return err
+	}
+	h := sha256.Sum256([]byte(from + "\x00" + to))
+	*s += sides(uint64(int64(sign)*n) * (binary.BigEndian.Uint64(h[:]) | 1)) //nolint:gosec // Modulo 2^64.
 	return nil
 }

@@ -72,6 +72,10 @@ func findRetryable(ctx context.Context, tx pgx.Tx, report func(string, ...any)) 
 // of a draw, the bid that was accepted, the transfer that has a reference, or the failed intent of a
 // refused transfer.
 func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, ...any)) error {
+	var sold string // Purchases of campaigns of before are archived.
+	if err := tx.QueryRow(ctx, `SELECT upto::text FROM archived_sales`).Scan(&sold); err != nil {
+		return err
+	}
 	objects := map[string]string{} // the object that must exist, and the key that says so
 	failed := map[string]string{}  // the failed transfer that must exist, likewise
 	tokens := map[string]int64{}   // the newest token of each lock key that was told
@@ -85,6 +89,8 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 			for key, token := range answer.Tokens {
 				tokens[key] = max(tokens[key], token)
 			}
+		case status < 300 && answer.ID != "" && answer.Campaign != "" && answer.Campaign < sold:
+			objects[answer.Campaign] = id
 		case status < 300 && answer.ID != "":
 			objects[answer.ID] = id
 		case status < 300 && answer.Auction != "":

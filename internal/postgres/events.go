@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,10 +55,8 @@ func NewEvents(db *DB, views EventViews) *Events {
 	e := &Events{db: db, views: views}
 	e.topics = []topic{
 		{auction.TopicPrefix, `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, e.auctionEvents},
-		// The draw counts as the event after the last sale. Sales are never taken back: a cancelled campaign's purchases stay,
-		// with their numbers.
-		{"campaign:", `SELECT c.id, coalesce((SELECT max(seq) FROM purchases WHERE campaign = c.id), 0)
-				+ (SELECT count(*) FROM draws WHERE campaign = c.id)
+		// The draw counts as the event after the last sale. Sales are never taken back: a cancelled campaign's purchases keep their numbers.
+		{"campaign:", `SELECT c.id, c.sold_positions + (SELECT count(*) FROM draws WHERE campaign = c.id)
 			FROM campaigns AS c WHERE c.id = ANY ($1)`, e.campaignEvents},
 		{"multidraw:", `SELECT id, checkpoints FROM multidraws WHERE id = ANY ($1)`, e.multidrawEvents},
 	}
@@ -219,21 +218,24 @@ func LiveEvent(e auction.Event) live.Event {
 	return live.Event{Seq: e.Seq, Type: string(e.Type), At: e.At, Data: data}
 }
 
+// counters are a campaign's.
+type counters struct{ Sold, Total int64 }
+
 func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
 	const (
-		campaignTotal = `SELECT total_positions FROM campaigns WHERE id = $1`
-		selectSales   = `SELECT seq, account, layer, number, ordinal, at FROM purchases
+		campaignSold = `SELECT sold_positions, total_positions FROM campaigns WHERE id = $1`
+		selectSales  = `SELECT seq, account, layer, number, ordinal, at FROM purchases
 			WHERE campaign = $1 AND seq > $2 ORDER BY seq LIMIT $3`
 	)
 	var (
-		totals []int64
+		counts []counters
 		sales  []lottery.Purchase
 		draws  []lottery.Draw
 	)
 	err := e.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		totals, sales, draws = nil, nil, nil
+		counts, sales, draws = nil, nil, nil
 		var b pgx.Batch
-		b.Queue(campaignTotal, id).Query(collect(&totals, pgx.RowTo[int64]))
+		b.Queue(campaignSold, id).Query(collect(&counts, pgx.RowToStructByPos[counters]))
 		b.Queue(selectSales, id, after, limit).Query(collect(&sales, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {
 			p.Campaign = id
 			err = row.Scan(&p.Seq, &p.Account, &p.Position.Layer, &p.Position.Number, &p.Position.Ordinal, &p.At)
@@ -246,8 +248,14 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 	if err != nil {
 		return nil, err
 	}
-	if len(totals) == 0 {
+	if len(counts) == 0 {
 		return nil, live.ErrNoTopic
+	}
+	if sold := counts[0].Sold; len(sales) == 0 && limit > 0 && after < sold {
+		if at, err := e.db.archived(ctx, selectArchivedSales, id); err != nil || !at.IsZero() {
+			return nil, cmp.Or[error](err, &live.ExpiredError{First: sold + 1})
+		}
+		return nil, fmt.Errorf("sale %d is missing", after+1)
 	}
 	events := make([]live.Event, 0, len(sales)+1)
 	for i, p := range sales {
@@ -257,7 +265,7 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 		events = append(events, live.Event{Seq: int64(p.Seq), Type: eventPurchaseMade, At: p.At, Data: e.views.Purchase(p)})
 	}
 	// A draw is of a campaign that is sold out, so its number is known.
-	if last := totals[0] + 1; len(draws) > 0 && after < last && len(events) < limit && after+int64(len(events))+1 == last {
+	if last := counts[0].Total + 1; len(draws) > 0 && after < last && len(events) < limit && after+int64(len(events))+1 == last {
 		events = append(events, live.Event{Seq: last, Type: eventDrawCompleted, At: draws[0].CompletedAt, Data: e.views.Draw(&draws[0])})
 	}
 	return events, nil

@@ -1,14 +1,19 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
 	"github.com/fairlead-dev/fairlead/internal/archive"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
 // ExtendHistory makes the next partitions of the history's tables when the last ones end soon, and turns the table of holds. Tables that were in use for long
@@ -31,6 +36,34 @@ func (db *DB) ExtendHistory(ctx context.Context) (made int, err error) {
 		err = fmt.Errorf("postgres: extend the history: %w", readError(err))
 	}
 	return made, err
+}
+
+// Where what is in the tables begins.
+const (
+	selectArchived      = `SELECT upto FROM archived`
+	selectArchivedSales = `SELECT upto FROM archived_sales`
+)
+
+// archived returns up to when the history was archived, where an id is of before that, and the zero time elsewhere. It is asked after the row was found to
+// be missing: what leaves a table has left it for earlier snapshots, too.
+func (db *DB) archived(ctx context.Context, upto string, id uuid.UUID) (time.Time, error) {
+	first, err := queryOne(ctx, db.reads, errEmpty, pgx.RowTo[uuid.UUID], upto)
+	if err != nil || bytes.Compare(id[:], first[:]) >= 0 {
+		return time.Time{}, err
+	}
+	return partitions.Time(first), nil
+}
+
+// unlessArchived returns what was read of a campaign's sales. Where nothing was and they are archived, it returns [lottery.SalesNotFoundError].
+func unlessArchived[T any](ctx context.Context, db *DB, campaign uuid.UUID, found []T, err error) ([]T, error) {
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	at, err := db.archived(ctx, selectArchivedSales, campaign)
+	if err == nil && !at.IsZero() {
+		err = &lottery.SalesNotFoundError{Campaign: campaign, Archived: at}
+	}
+	return found, err
 }
 
 // Archive is [archive.Run] on this database.

@@ -3,12 +3,10 @@ package postgres
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
@@ -46,17 +44,8 @@ func (l *Ledger) Transfer(ctx context.Context, id uuid.UUID) (ledger.Transfer, e
 	if !errors.Is(err, absent) {
 		return t, err
 	}
-	absent.Archived = l.archived(ctx, id)
+	absent.Archived, _ = l.db.archived(ctx, selectArchived, id) // Without it, the transfer isn't there all the same.
 	return t, err
-}
-
-// archived returns up to when the history was archived, where an id is of before that, and the zero time elsewhere.
-func (l *Ledger) archived(ctx context.Context, id uuid.UUID) (upto time.Time) {
-	first, err := queryOne(ctx, l.db.reads, errEmpty, pgx.RowTo[uuid.UUID], `SELECT upto FROM archived`)
-	if err == nil && string(id[:]) < string(first[:]) {
-		upto = partitions.Time(first)
-	}
-	return upto
 }
 
 // Referenced implements [ledger.Reader].
@@ -69,7 +58,7 @@ func (l *Ledger) Hold(ctx context.Context, id uuid.UUID) (ledger.Hold, error) {
 	absent := &ledger.HoldNotFoundError{ID: id}
 	h, err := queryOne(ctx, l.db.reads, absent, pgx.RowToStructByPos[ledger.Hold], `SELECT `+holdFields+` FROM holds WHERE id = $1`, id)
 	if errors.Is(err, absent) {
-		absent.Archived = l.archived(ctx, id)
+		absent.Archived, _ = l.db.archived(ctx, selectArchived, id) // As above.
 	}
 	return h, err
 }

@@ -151,7 +151,7 @@ func (l *Lottery) runLocked(ctx context.Context, id uuid.UUID, t *speculation.En
 	})
 	switch {
 	case err != nil:
-	case inv.Free(0) > 0:
+	case inv.Free(0) > 0 && !inv.campaign.Ended():
 		left = inv
 	default: // Nothing more can be sold.
 		l.db.spec.Keys.Note([]idempotency.Record{{Request: idempotency.Request{ID: soldOutKey(id)}}})
@@ -185,7 +185,7 @@ func (l *Lottery) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, inv
 	if err := loadBeacon(ctx, tx, campaign); err != nil {
 		return nil, err
 	}
-	if inv != nil && inv.Sold() != campaign.SoldPositions {
+	if inv != nil && inv.Sold() != campaign.SoldPositions && !campaign.Ended() {
 		inv.shared = true
 		l.db.metAnother(lottery.Topic(id))
 	}
@@ -277,7 +277,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 		saveBook(&b, st.Book.Changes(), guardedWrites)
 		savePurchases(&b, st, guardedWrites)
 		if st.Changed {
-			saveCampaign(&b, st.Campaign, guardedWrites)
+			saveCampaign(&b, st, guardedWrites)
 		}
 		saveAudit(&b, u.Audit, st.Book.Now())
 		saveKeys(&b, u.Keys.Fresh(), st.Book.Now(), guardedWrites)
@@ -293,7 +293,7 @@ func save(ctx context.Context, tx pgx.Tx, u *lottery.Unit) error {
 		crashpoint.Hit(crashpoint.LotteryCancelRefunds)
 	}
 	if st.Changed {
-		saveCampaign(&b, st.Campaign, countedWrites)
+		saveCampaign(&b, st, countedWrites)
 	}
 	if st.Sealed {
 		saveSeal(&b, st.Campaign)
@@ -411,13 +411,14 @@ func queueCampaign(b *pgx.Batch, statement string, id uuid.UUID) func() (*lotter
 	}
 }
 
-// bringUpToDate applies the sales that an inventory has not seen; news are those that were read along with the campaign. known is nil for
-// a campaign that this process does not remember.
+// bringUpToDate applies the sales that an inventory has not seen, as long as the campaign has not ended; news are those that were read along with the
+// campaign. known is nil for a campaign that this process does not remember.
 func bringUpToDate(ctx context.Context, tx pgx.Tx, c *lottery.Campaign, known *knownInventory, news []sale) (*knownInventory, error) {
 	if known == nil {
 		known = &knownInventory{Inventory: lottery.NewInventory(c.Layers)}
 	}
-	if known.Sold() == c.SoldPositions {
+	// Nothing rests on the sales of a campaign that has ended, and they may be archived.
+	if known.Sold() == c.SoldPositions || c.Ended() {
 		known.shared = false
 		return known, nil
 	}

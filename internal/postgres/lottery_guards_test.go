@@ -47,7 +47,7 @@ func TestTheGuardedTransition(t *testing.T) {
 			WHERE id = $1 RETURNING version`, id, from).Scan(&version); err != nil {
 			t.Fatal(err)
 		}
-		tag, err := tx.Exec(t.Context(), updateCampaign, id, version+ahead, to, sold, nil, nil, nil, nil)
+		tag, err := tx.Exec(t.Context(), updateCampaign, id, version+ahead, to, sold, nil, nil, nil, nil, nil)
 		if err != nil {
 			t.Fatalf("%s to %s: %v", from, to, err)
 		}
@@ -141,5 +141,33 @@ func TestTheDatabaseRefusesByItself(t *testing.T) {
 		if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != c.code {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
+	}
+}
+
+// TestSalesBesideAnOlderServer has another server sell that does not know of the column with the latest sale, as those of before step 42: what this one sells next is
+// decided under locks, and the column is right again.
+func TestSalesBesideAnOlderServer(t *testing.T) {
+	t.Parallel()
+	here, url := newVenue(t, lottery.Options{})
+	there := enter(t, url, lottery.Options{})
+	id := here.create(t, 4)
+	const latest = `SELECT last_sale FROM campaigns WHERE id = $1`
+	here.must(t, id, lottery.Buy{Account: "ann"})
+	known := ask[uuid.UUID](t, here.db, latest, id)
+	for _, forgotten := range []*uuid.UUID{&known, nil} {
+		there.must(t, id, lottery.Buy{Account: "ben"})
+		exec(t, here.db, `UPDATE campaigns SET last_sale = $2 WHERE id = $1`, id, forgotten)
+		for range 2 {
+			here.must(t, id, lottery.Buy{Account: "ann"})
+			if got, want := ask[uuid.UUID](t, here.db, latest, id), ask[uuid.UUID](t, here.db, `SELECT id FROM purchases WHERE campaign = $1 ORDER BY seq DESC LIMIT 1`, id); got != want {
+				t.Errorf("the latest sale is %s, and the campaign has %s", want, got)
+			}
+		}
+	}
+	for range 3 { // The last is also the draw.
+		there.must(t, id, lottery.Buy{Account: "ben"})
+	}
+	if n := ask[int](t, here.db, `SELECT count(*) FROM draws WHERE campaign = $1`, id); n != 1 {
+		t.Errorf("%d draws", n)
 	}
 }

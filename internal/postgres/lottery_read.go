@@ -46,7 +46,7 @@ func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) 
 	}
 	sales, err := query(ctx, l.db.reads, pgx.RowToStructByPos[sale],
 		`SELECT ordinal, account FROM purchases WHERE campaign = $1 AND ordinal >= $2 AND ordinal < $3`, campaign, from, to)
-	if err != nil {
+	if sales, err = unlessArchived(ctx, l.db, campaign, sales, err); err != nil {
 		return nil, err
 	}
 	owners := make([]string, to-from)
@@ -58,8 +58,9 @@ func (l *Lottery) Owners(ctx context.Context, campaign uuid.UUID, from, to int) 
 
 // Purchases implements [lottery.Reader].
 func (l *Lottery) Purchases(ctx context.Context, campaign uuid.UUID, account string, after, limit int) ([]lottery.Purchase, error) {
-	return query(ctx, l.db.reads, scanPurchase, `SELECT `+purchaseFields+` FROM purchases
+	found, err := query(ctx, l.db.reads, scanPurchase, `SELECT `+purchaseFields+` FROM purchases
 		WHERE campaign = $1 AND seq > $2 AND ($4 = '' OR account = $4) ORDER BY seq LIMIT $3`, campaign, after, limit, account)
+	return unlessArchived(ctx, l.db, campaign, found, err)
 }
 
 // AccountPurchases implements [lottery.Reader].
@@ -94,7 +95,11 @@ func (l *Lottery) Statistics(ctx context.Context, campaign uuid.UUID) (lottery.S
 		WITH buyers AS (SELECT count(*) AS bought, sum(price) AS paid, min(at) AS first, max(at) AS last
 			FROM purchases WHERE campaign = $1 GROUP BY account)
 		SELECT count(*), coalesce(sum(paid), 0)::bigint, min(first), max(last), coalesce(max(bought), 0) FROM buyers`
-	return queryOne(ctx, l.db.reads, errEmpty, pgx.RowToStructByPos[lottery.Statistics], sumSales, campaign)
+	out, err := queryOne(ctx, l.db.reads, errEmpty, pgx.RowToStructByPos[lottery.Statistics], sumSales, campaign)
+	if err == nil && out.Buyers == 0 {
+		_, err = unlessArchived[lottery.Purchase](ctx, l.db, campaign, nil, nil)
+	}
+	return out, err
 }
 
 // watchLimit is how many stuck campaigns one sweep looks at.

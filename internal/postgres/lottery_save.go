@@ -28,13 +28,13 @@ const (
 	// and it becomes drawing or completed only from active or drawing and with everything sold. The status is an
 	// expression there, so that the row is found by its id and never by the index on the status.
 	updateCampaign = `UPDATE campaigns SET status = $3, sold_positions = $4, version = $2, published_at = $5,
-			draw_started_at = $6, completed_at = $7, cancelled_at = $8
+			draw_started_at = $6, completed_at = $7, cancelled_at = $8, last_sale = coalesce($9, last_sale)
 		WHERE id = $1 AND version = $2 - 1
 			AND ($3 NOT IN ('drawing', 'completed') OR (status || '' IN ('active', 'drawing') AND $4 = total_positions))
 			AND ($3 <> 'active' OR status || '' IN ('pending', 'active'))
 			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active') OR (status || '' = 'drawing' AND witnesses > 0)) RETURNING 1`
 	guardedUpdateCampaign = `WITH written AS (` + updateCampaign + `)
-		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+		SELECT 1 / (count(*) = $10::bigint)::integer FROM written`
 	sellLayers = `UPDATE campaign_layers AS l SET sold = n.sold
 		FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[]) AS n (campaign, layer, old_sold, sold)
 		WHERE l.campaign = ANY (ARRAY[n.campaign]) AND l.layer = n.layer AND l.sold = n.old_sold RETURNING 1`
@@ -87,9 +87,14 @@ func savePurchases(b *pgx.Batch, st *lottery.State, how writes) {
 }
 
 // saveCampaign writes the campaign's row from the version that was read under the lock.
-func saveCampaign(b *pgx.Batch, c *lottery.Campaign, how writes) {
+func saveCampaign(b *pgx.Batch, st *lottery.State, how writes) {
+	c := st.Campaign
+	var last *[16]byte
+	if n := len(st.Purchases); n > 0 {
+		last = (*[16]byte)(&st.Purchases[n-1].ID)
+	}
 	how.queue(b, updateCampaign, guardedUpdateCampaign, 1, errLostRow, c.ID, c.Version, c.Status, c.SoldPositions, c.PublishedAt, c.DrawStartedAt,
-		c.CompletedAt, c.CancelledAt)
+		c.CompletedAt, c.CancelledAt, last)
 }
 
 func saveDraw(b *pgx.Batch, d *lottery.Draw) error {

@@ -18,10 +18,10 @@ import (
 
 // A campaign is as it is remembered where it has that version and as many sales, and the latest of them is the remembered one. The version
 // alone would say so, but for a failover to a server that lacks the last commits: there a version may come again with other sales, but
-// not the id of a sale. The look-up is as in selectLastSale. The concatenation keeps the planner from the index of statuses.
+// not the id of a sale. Where a server of before step 42 made the latest sale, the column has an earlier one: the batch is decided anew under
+// locks. To look the sale up would open all partitions of the purchases. The concatenation keeps the planner from the index of statuses.
 const sameCampaign = `c.id = ANY (ARRAY[n.id]) AND c.version = n.old_version AND c.sold_positions = n.old_sold AND c.status || '' = 'active'
-	AND (SELECT p.id FROM purchases AS p WHERE p.campaign = n.id AND p.seq >= n.old_sold AND p.seq <= n.old_sold ORDER BY p.seq LIMIT 1)
-		IS NOT DISTINCT FROM n.last`
+	AND c.last_sale IS NOT DISTINCT FROM n.last`
 
 const (
 	// gateCampaigns is gateCampaign for several. Those of one statement are taken in order, so that two servers which sell several campaigns in
@@ -30,10 +30,11 @@ const (
 		SELECT class, hashtext(id) AS key FROM unnest($1::integer[], $2::text[]) AS n (class, id) ORDER BY key) AS gates`
 	// sellCampaigns is updateCampaign for what sales change.
 	sellCampaigns = `WITH written AS (
-		UPDATE campaigns AS c SET sold_positions = n.sold, version = n.version
-		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[], $5::integer[], $6::bigint[]) AS n (id, old_version, old_sold, last, sold, version)
+		UPDATE campaigns AS c SET sold_positions = n.sold, version = n.version, last_sale = n.new_last
+		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[], $5::integer[], $6::bigint[], $7::uuid[])
+			AS n (id, old_version, old_sold, last, sold, version, new_last)
 		WHERE ` + sameCampaign + ` RETURNING 1
-	) SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
+	) SELECT 1 / (count(*) = $8::bigint)::integer FROM written`
 	guardCampaigns = `SELECT 1 / (count(*) = $5::bigint)::integer
 		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[]) AS n (id, old_version, old_sold, last) JOIN campaigns AS c ON ` + sameCampaign
 )
@@ -120,7 +121,7 @@ func (l *Lottery) sellSpeculatively(b *pgx.Batch, known *knownInventory, random 
 		lasts[0] = (*[16]byte)(&last)
 	}
 	if u.State.Changed {
-		b.Queue(sellCampaigns, ids, versions, counts, lasts, []int{c.SoldPositions}, []int64{c.Version}, 1)
+		b.Queue(sellCampaigns, ids, versions, counts, lasts, []int{c.SoldPositions}, []int64{c.Version}, [][16]byte{known.last}, 1)
 	} else {
 		b.Queue(guardCampaigns, ids, versions, counts, lasts, 1)
 	}

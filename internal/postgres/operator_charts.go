@@ -15,8 +15,9 @@ import (
 
 // Sales reads when the sales with some numbers were made, each by one look into the primary key.
 func (d *Operator) Sales(ctx context.Context, campaign uuid.UUID, numbers []int) ([]operator.SaleMark, error) {
-	return query(ctx, d.db.reads, pgx.RowToStructByPos[operator.SaleMark],
+	marks, err := query(ctx, d.db.reads, pgx.RowToStructByPos[operator.SaleMark],
 		`SELECT seq, at FROM purchases WHERE campaign = $1 AND seq = ANY ($2) ORDER BY seq`, campaign, numbers)
+	return unlessArchived(ctx, d.db, campaign, marks, err)
 }
 
 // Balances reads an account's balance after each of its newest entries, up to limit of them and not before the given time ago. An

@@ -164,10 +164,12 @@ func (d *Operator) Firings(ctx context.Context, id uuid.UUID, before int64, limi
 // are found among the campaign's or among the account's, whichever are fewer.
 func (d *Operator) Purchases(ctx context.Context, campaign uuid.UUID, account string, before int64, limit int) ([]lottery.Purchase, error) {
 	const purchases = `SELECT ` + purchaseFields + ` FROM purchases WHERE campaign = $1 AND seq < $2`
-	if account == "" {
-		return query(ctx, d.db.reads, scanPurchase, purchases+` ORDER BY seq DESC LIMIT $3`, campaign, before, limit)
+	sql, args := purchases+` ORDER BY seq DESC LIMIT $3`, []any{campaign, before, limit}
+	if account != "" {
+		sql, args = purchases+` AND account = $4 ORDER BY seq DESC LIMIT $3`, append(args, account)
 	}
-	return query(ctx, d.db.reads, scanPurchase, purchases+` AND account = $4 ORDER BY seq DESC LIMIT $3`, campaign, before, limit, account)
+	found, err := query(ctx, d.db.reads, scanPurchase, sql, args...)
+	return unlessArchived(ctx, d.db, campaign, found, err)
 }
 
 // Sagas finds the transfers between ledgers from or to an account, newest first, below the number before. The expressions are those of

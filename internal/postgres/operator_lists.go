@@ -87,7 +87,8 @@ func (d *Operator) KeyRecord(ctx context.Context, id idempotency.ID) (operator.K
 
 // SoldOrdinals lists the places of a campaign's sold positions in campaign order, from 0.
 func (d *Operator) SoldOrdinals(ctx context.Context, campaign uuid.UUID) ([]int, error) {
-	return query(ctx, d.db.reads, pgx.RowTo[int], `SELECT ordinal FROM purchases WHERE campaign = $1`, campaign)
+	ordinals, err := query(ctx, d.db.reads, pgx.RowTo[int], `SELECT ordinal FROM purchases WHERE campaign = $1`, campaign)
+	return unlessArchived(ctx, d.db, campaign, ordinals, err)
 }
 
 // Bids reads up to limit bids of an auction, evenly spread over its sequence numbers: all of them where there are fewer. Each

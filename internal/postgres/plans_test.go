@@ -236,7 +236,7 @@ func pointIndexes() map[string][]string {
 		"pg_class_oid_index": {"oid"}, "auctions_pkey": {"id"}, "auction_rounds_pkey": {"auction"}, "auction_standing_unique_amount": {"auction", "unique_amount"},
 		"auction_standing_account": {"account", "(auction)::text"}, "auction_bids_pkey": {"auction", "seq"}, "auction_events_pkey": {"auction", "seq"},
 		"campaigns_pkey": {"id"}, "campaign_layers_pkey": {"campaign"}, "campaign_prizes_pkey": {"campaign"}, "campaign_seeds_pkey": {"campaign"},
-		"purchases_pkey": {"campaign", "seq"}, "purchases_by_account": {"account"}, "draws_pkey": {"campaign"},
+		"purchases_pkey": {"campaign", "seq"}, "purchases_by_account": {"account"}, "purchases_account_id_idx": {"account"}, "draws_pkey": {"campaign"},
 		"lock_keys_pkey": {"key"}, "lock_grants_pkey": {"id"}, "lock_grants_owner": {"owner"}, "lock_waiters_pkey": {"id"},
 		"lock_waiters_request_key": {"request"}, "lock_queue_pkey": {"key"}, "lock_fences_pkey": {"resource"},
 		"publications_pkey": {"id"}, "publications_due": {"target"}, "publications_claimed": {"execution_locked_at"},

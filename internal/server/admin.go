@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -274,7 +275,7 @@ type saleMapView struct {
 	TotalPositions int            `json:"total_positions"`
 	SoldPositions  int            `json:"sold_positions"`
 	Layers         []layerView    `json:"layers"`
-	Sold           *string        `json:"sold" doc:"a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000"`
+	Sold           *string        `json:"sold" doc:"a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000, and where the purchases are archived"`
 }
 
 // newSaleMap draws the map of a campaign. Sales that commit while it is read may be among the sold positions and not yet in
@@ -301,6 +302,11 @@ func (s *Server) saleMap(ctx context.Context, c *lottery.Campaign) (saleMapView,
 		return newSaleMap(c, nil), nil
 	}
 	ordinals, err := bounded(ctx, s.scans, func(ctx context.Context) ([]int, error) { return s.Operator.SoldOrdinals(ctx, c.ID) })
+	if _, archived := errors.AsType[*lottery.SalesNotFoundError](err); archived { // How many were sold is known still.
+		v := newSaleMap(c, nil)
+		v.Sold = nil
+		return v, nil
+	}
 	if err != nil {
 		return saleMapView{}, err
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"strconv"
@@ -120,12 +121,15 @@ type saleMarkView struct {
 type salesView struct {
 	Sold  int            `json:"sold"`
 	Total int            `json:"total"`
-	Sales []saleMarkView `json:"sales" doc:"oldest first, 300 at most, the first and the last among them"`
+	Sales []saleMarkView `json:"sales" doc:"oldest first, 300 at most, the first and the last among them; none where they are archived"`
 }
 
 func (s *Server) sales(ctx context.Context, c *lottery.Campaign) (salesView, error) {
 	numbers := spread(c.SoldPositions, chartSales)
 	marks, err := bounded(ctx, s.scans, func(ctx context.Context) ([]operator.SaleMark, error) { return s.Operator.Sales(ctx, c.ID, numbers) })
+	if _, archived := errors.AsType[*lottery.SalesNotFoundError](err); archived { // How many were sold is known still.
+		err = nil
+	}
 	return salesView{Sold: c.SoldPositions, Total: c.TotalPositions, Sales: as[[]saleMarkView](marks)}, err
 }
 

@@ -180,6 +180,7 @@ var problems = []struct {
 	{is[*ledger.HoldNotFoundError], edge.NotFound, false},
 	{is[*ledger.TransferNotFoundError], edge.NotFound, false},
 	{is[*lottery.CampaignNotFoundError], edge.NotFound, false},
+	{is[*lottery.SalesNotFoundError], edge.NotFound, false},
 	{is[*lottery.LayerNotFoundError], edge.NotFound, false},
 	{is[*lottery.PositionNotFoundError], edge.NotFound, false},
 	{is[*multidraw.NotFoundError], edge.NotFound, false},

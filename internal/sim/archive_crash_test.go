@@ -44,7 +44,7 @@ func longAgo(ctx context.Context, url string) error {
 	for months := time.Month(3); months >= 2 && err == nil; months-- {
 		month := time.Date(now.Year(), now.Month()-months, 1, 0, 0, 0, 0, time.UTC)
 		if _, err = conn.Exec(ctx, partitionstest.Month(month.Year(), month.Month(), 1, 1000)); err == nil {
-			err = partitionstest.Holds(ctx, conn, month)
+			err = errors.Join(partitionstest.Holds(ctx, conn, month), partitionstest.Sales(ctx, conn, month, 0))
 		}
 	}
 	return errors.Join(err, conn.Close(ctx))
@@ -112,7 +112,7 @@ func TestArchivesAreMadeThroughEveryCrash(t *testing.T) {
 		}
 		l.finish(t)
 		cmd := exec.CommandContext(testwait.Context(t, patience), binary(t), "integrity", "--archives", directory, "--database-url", database)
-		if text, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(text, []byte(" archives, 4032 entries, 2016 transfers, 696 closed holds\n")) {
+		if text, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(text, []byte(" archives, 4072 entries, 2036 transfers, 696 closed holds, 14 purchases in 4 campaigns\n")) {
 			t.Fatalf("fairlead integrity --archives: %v\n%s", err, text)
 		}
 		bringBack(t, database, directory)

@@ -1651,7 +1651,7 @@ export interface SagaTransfer {
 export interface SaleMap {
   campaign: string;
   layers: Layer[];
-  /** a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000 */
+  /** a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000, and where the purchases are archived */
   sold: string | null;
   sold_positions: number;
   status: string;
@@ -1666,7 +1666,7 @@ export interface SaleMark {
 }
 
 export interface Sales {
-  /** oldest first, 300 at most, the first and the last among them */
+  /** oldest first, 300 at most, the first and the last among them; none where they are archived */
   sales: SaleMark[];
   sold: number;
   total: number;

@@ -1,5 +1,5 @@
 // Package partitions keeps the tables of the history in partitions by time, so that what is old can leave as a whole instead of row by row. A row's
-// time is that in its id, or in its auction's, a UUIDv7 (RFC 9562): so a row is found in one partition.
+// time is that in its id, or in its auction's or its campaign's, a UUIDv7 (RFC 9562): so a row is found in one partition.
 //
 // A table has these partitions: "first", with everything up to a bound; one for each month from there on, named after the day on which it begins; and
 // "rest", for ids that no other one has, such as those of a clock that is far ahead.
@@ -23,7 +23,7 @@ import (
 )
 
 // Tables are the tables in partitions.
-func Tables() []string { return []string{Entries, Transfers, Bids, Events, AuditLog} }
+func Tables() []string { return []string{Entries, Transfers, Bids, Events, AuditLog, Purchases} }
 
 // The tables, by name.
 const (
@@ -32,12 +32,16 @@ const (
 	Bids      = "auction_bids"
 	Events    = "auction_events"
 	AuditLog  = "audit_log"
+	Purchases = "purchases"
 )
 
-// Key is the column of a table that has its rows' time: the row's id, or that of its auction, so that an auction's rows are in one partition.
+// Key is the column of a table that has its rows' time: the row's id, or that of its auction or its campaign, so that all rows of one are in one partition.
 func Key(table string) string {
-	if table == Bids || table == Events {
+	switch table {
+	case Bids, Events:
 		return "auction"
+	case Purchases:
+		return "campaign"
 	}
 	return "id"
 }
@@ -130,7 +134,7 @@ func Convert(ctx context.Context, db DB, now time.Time) error {
 	}
 	bound := Bound(now)
 	for _, p := range there {
-		if p.From == uuid.Nil && !p.Rest {
+		if p.From == uuid.Nil && !p.Rest && Time(p.To).After(now) {
 			bound = p.To // of a table that was converted before an interruption
 		}
 	}

@@ -35,6 +35,7 @@ func inOnePiece(ctx context.Context, url string) error {
 		CREATE TABLE auction_bids (auction uuid NOT NULL, seq bigint NOT NULL, amount bigint NOT NULL, PRIMARY KEY (auction, seq));
 		CREATE TABLE auction_events (auction uuid NOT NULL, seq bigint NOT NULL, type text NOT NULL, PRIMARY KEY (auction, seq));
 		CREATE TABLE audit_log (id uuid PRIMARY KEY, action text NOT NULL);
+		CREATE TABLE purchases (campaign uuid NOT NULL, seq integer NOT NULL, ordinal integer NOT NULL, PRIMARY KEY (campaign, seq), UNIQUE (campaign, ordinal));
 		CREATE INDEX audit_log_action ON audit_log (action, id);`)
 	return errors.Join(err, conn.Close(ctx))
 }
@@ -141,6 +142,33 @@ func TestConvert(t *testing.T) {
 	n, err = partitions.Extend(t.Context(), db, day(3, 1).AddDate(1, 0, 0)) // Nobody was there for months.
 	testwait.Must(t, err)
 	want(t, "made after months", n, 3*len(partitions.Tables()))
+}
+
+// TestConvertLater has a table that another version has left in one piece, months after the others were put into partitions: its rows stay where they are,
+// and its partitions end where those of the others do.
+func TestConvertLater(t *testing.T) {
+	t.Parallel()
+	db := open(t)
+	exec(t, db, `ALTER TABLE purchases RENAME TO aside`)
+	if err := partitions.Convert(t.Context(), db, day(3, 20)); pgkit.Code(err) != "42P01" {
+		t.Fatalf("without the table: %v", err)
+	}
+	exec(t, db, `ALTER TABLE aside RENAME TO purchases`)
+	_, err := partitions.Extend(t.Context(), db, day(6, 20))
+	testwait.Must(t, err)
+	for month := 3; month <= 6; month++ {
+		exec(t, db, `INSERT INTO purchases VALUES ($1, 1, 1)`, partitions.At(day(month, 20)))
+	}
+	testwait.Must(t, partitions.Convert(t.Context(), db, day(6, 20)))
+	want(t, "the others", names(t, db, "transfers"), "[transfers_first < 2026-04-01 transfers_20260401 < 2026-05-01 transfers_20260501 < 2026-06-01 transfers_20260601 < 2026-07-01 transfers_rest]")
+	want(t, "purchases", names(t, db, "purchases"), "[purchases_first < 2026-07-01 purchases_rest]")
+	want(t, "rows", ask[int](t, db, `SELECT count(*) FROM purchases_first`), 4)
+	if _, err := db.Exec(t.Context(), `INSERT INTO purchases VALUES ($1, 2, 1)`, partitions.At(day(4, 20))); pgkit.Code(err) != "23505" {
+		t.Errorf("a position sold twice: %v", err)
+	}
+	n, err := partitions.Extend(t.Context(), db, day(6, 25))
+	testwait.Must(t, err)
+	want(t, "made", n, len(partitions.Tables()))
 }
 
 // TestConvertGivesWay has a table in use while it is to be converted: commands on it go on, and the conversion says that it could not be done.

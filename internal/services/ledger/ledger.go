@@ -158,10 +158,10 @@ type HoldNotFoundError struct {
 	Archived time.Time // as in [TransferNotFoundError]
 }
 
-func (e *HoldNotFoundError) Error() string { return notFound("hold", e.ID, e.Archived) }
+func (e *HoldNotFoundError) Error() string { return NotFound("hold", e.ID, e.Archived) }
 
-// notFound tells what is not there, and whether that may be because it was archived.
-func notFound(what string, id uuid.UUID, archived time.Time) string {
+// NotFound tells what is not there, and whether that may be because it was archived.
+func NotFound(what string, id uuid.UUID, archived time.Time) string {
 	if !archived.IsZero() {
 		return fmt.Sprintf("there is no %s %s: the history of before %s was archived", what, id, archived.Format(time.RFC3339))
 	}
@@ -174,7 +174,7 @@ type TransferNotFoundError struct {
 	Archived time.Time // the history of before was archived, and it would be in it; zero: it would not
 }
 
-func (e *TransferNotFoundError) Error() string { return notFound("transfer", e.ID, e.Archived) }
+func (e *TransferNotFoundError) Error() string { return NotFound("transfer", e.ID, e.Archived) }
 
 // InsufficientFundsError is returned when an account has too little available. Transfer is the id of the failed
 // intent, where one was recorded, else nil.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // Limits of a campaign.
@@ -131,6 +132,9 @@ type Statistics struct {
 // Draft reports whether the campaign was never published.
 func (c *Campaign) Draft() bool { return c.PublishedAt == nil }
 
+// Ended reports whether the campaign sells nothing any more, and its draw is made or its buyers have their money back.
+func (c *Campaign) Ended() bool { return c.Status == StatusCompleted || c.Status == StatusCancelled }
+
 // Position returns the position with the given ordinal.
 func (c *Campaign) Position(ordinal int) Position {
 	layer := sort.Search(len(c.Layers), func(i int) bool { return c.Layers[i].First > ordinal })
@@ -185,6 +189,16 @@ var (
 type CampaignNotFoundError struct{ ID uuid.UUID }
 
 func (e *CampaignNotFoundError) Error() string { return fmt.Sprintf("there is no campaign %s", e.ID) }
+
+// SalesNotFoundError is returned when the sales of a campaign are read that were archived.
+type SalesNotFoundError struct {
+	Campaign uuid.UUID
+	Archived time.Time // the purchases of campaigns of before were archived
+}
+
+func (e *SalesNotFoundError) Error() string {
+	return ledger.NotFound("sale of campaign", e.Campaign, e.Archived)
+}
 
 // LayerNotFoundError is returned when an operation names a layer that the campaign does not have.
 type LayerNotFoundError struct{ Layer int }

@@ -62,12 +62,13 @@ type Reader interface {
 	// Campaigns returns up to limit campaigns with a number above after, in order, without layers and prizes; drafts only
 	// when asked for.
 	Campaigns(ctx context.Context, after int64, limit int, drafts bool) ([]Campaign, error)
-	// Owners returns the owners of the positions with ordinals in [from, to), empty where a position is free.
+	// Owners returns the owners of the positions with ordinals in [from, to), empty where a position is free. It returns [SalesNotFoundError] where the
+	// sales are archived, as do the others that read a campaign's sales.
 	Owners(ctx context.Context, campaign uuid.UUID, from, to int) ([]string, error)
 	// Purchases returns up to limit purchases with a sale number above after, in order. With an account, it returns that account's
 	// alone, and looks at every sale of the campaign to find them.
 	Purchases(ctx context.Context, campaign uuid.UUID, account string, after, limit int) ([]Purchase, error)
-	// AccountPurchases returns up to limit purchases of an account in all campaigns with an id below before, newest first.
+	// AccountPurchases returns up to limit purchases of an account in all campaigns with an id below before, newest first. Archived ones are missing.
 	AccountPurchases(ctx context.Context, account string, before uuid.UUID, limit int) ([]Purchase, error)
 	// Result returns the draw and, with it, the seed that it reveals. It returns [ErrNotDrawn] before.
 	Result(ctx context.Context, campaign uuid.UUID) (*Draw, fairdraw.Seed, error)

@@ -346,7 +346,7 @@ class Operations:
         """List an account's purchases in all campaigns, newest first.
 
         Lists every position that the account has bought, in campaigns that were cancelled, too. A cancelled campaign
-        has refunded its purchases.
+        has refunded its purchases. Archived ones are missing.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
@@ -1166,7 +1166,8 @@ class Operations:
     def positions(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.Position]:
         """List positions by layer and number.
 
-        Lists every position, sold or not. Users see the account of their own positions alone.
+        Lists every position, sold or not. Users see the account of their own positions alone. Where the purchases were
+        archived, they are not found.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
@@ -1176,7 +1177,7 @@ class Operations:
         """Read the document that fairlead verify checks.
 
         Returns the seed and everything else that the winners follow from. Save it, and `fairlead verify` recomputes the
-        draw offline.
+        draw offline. It is not found when the purchases were archived.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
@@ -1221,7 +1222,7 @@ class Operations:
     def purchases(self, campaign: str, /, *, limit: int = 200) -> Iterator[_types.Purchase]:
         """List purchases in the order of sale; to a user, its own.
 
-        Lists purchases. Users see their own.
+        Lists purchases. Users see their own. Where they were archived, they are not found.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """
@@ -1268,7 +1269,8 @@ class Operations:
     def statistics(self, campaign: str, /, *, answer: Answer | None = None) -> _types.Statistics:
         """Read what the sales add up to.
 
-        Adds the sales up: share sold, buyers, revenue, first and last sale.
+        Adds the sales up: share sold, buyers, revenue, first and last sale. They are not found where they were
+        archived.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """

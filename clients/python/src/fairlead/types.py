@@ -1361,7 +1361,8 @@ class SagaTransfer:
 class SaleMap:
     campaign: str
     layers: list[Layer]
-    #: a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000
+    #: a bit a position in campaign order, the first in the highest bit, base64; null in campaigns of over 20,000, and
+    #: where the purchases are archived
     sold: str | None
     sold_positions: int
     status: str
@@ -1378,7 +1379,7 @@ class SaleMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sales:
-    #: oldest first, 300 at most, the first and the last among them
+    #: oldest first, 300 at most, the first and the last among them; none where they are archived
     sales: list[SaleMark]
     sold: int
     total: int

@@ -14,7 +14,12 @@ import { trail } from "./trail.js";
 
 export default async function campaign(ctx) {
   const base = `/v1/campaigns/${ctx.params.id}`;
-  const [c, map, stats] = await Promise.all([get(base, ctx.signal), get(`/v1/admin/campaigns/${ctx.params.id}/map`, ctx.signal), get(`${base}/statistics`, ctx.signal)]);
+  const [c, map] = await Promise.all([get(base, ctx.signal), get(`/v1/admin/campaigns/${ctx.params.id}/map`, ctx.signal)]);
+  // The sales of a campaign that has ended may be archived.
+  const stats = await get(`${base}/statistics`, ctx.signal).catch((e) => {
+    if (e.status !== 404) throw e;
+    return null;
+  });
   const draw = c.status === "completed" ? await get(`${base}/draw`, ctx.signal) : null;
   ctx.title(c.name);
   const price = (p) => money(p, c.currency);
@@ -52,29 +57,30 @@ export default async function campaign(ctx) {
     text(revenue, price(s.revenue));
     text(buyers, s.buyers === 0 ? "none" : `${count(s.buyers)}, the largest with ${count(s.largest_buyer)}`);
   };
-  tellSales(stats);
+  if (stats) tellSales(stats);
   const layerTable = h("div", {});
   const layers = layerList(layerTable, price);
   layers(c);
 
-  const sales = c.status === "pending" ? null : await salesChart(ctx, c);
+  const sales = c.status === "pending" || !stats ? null : await salesChart(ctx, c);
 
   const b = c.beacon;
   const seal = b?.seen_by > 0 ? await get(`${base}/seal`, ctx.signal) : null;
   fill(ctx.root, head(c.name, { crumb: ["Campaigns", "/console/campaigns"], badges: [badge(c.status)], actions }),
     h("div", { class: "cols wide-left" },
       card(null, h("div", { class: "row spread" }, h("h2", {}, sold), live), drawing.element,
-        h("p", { class: "legend" }, map.sold && h("span", { class: "sold" }, "sold"), map.sold && h("span", {}, "free"), draw && map.sold && h("span", { class: "won" }, "won"), !map.sold && `A layer is tinted by how much of it is sold: ${count(map.total_positions)} positions are too many for dots.`)),
+        h("p", { class: "legend" }, map.sold && h("span", { class: "sold" }, "sold"), map.sold && h("span", {}, "free"), draw && map.sold && h("span", { class: "won" }, "won"), !map.sold && `A layer is tinted by how much of it is sold: ${stats ? `${count(map.total_positions)} positions are too many for dots` : "its purchases are archived"}.`)),
       card("Facts", facts([
         ["Price", c.price === null ? "by layer" : price(c.price)],
-        [c.status === "cancelled" ? "Refunded" : "Revenue", revenue],
-        ["Buyers", buyers],
+        [c.status === "cancelled" ? "Refunded" : "Revenue", stats && revenue],
+        ["Buyers", stats && buyers],
         ["Limit", c.purchase_limit === null ? "none" : `${count(c.purchase_limit)} an account`],
         ["Beneficiary", account(c.beneficiary)],
         ["Draw", c.beacon ? "by a public beacon" : c.draw],
         ["Made", when(c.created_at)],
         ["On sale", c.published_at && when(c.published_at)],
-        ["Last sale", stats.last_sale_at && when(stats.last_sale_at)],
+        ["Last sale", stats?.last_sale_at && when(stats.last_sale_at)],
+        ["Purchases", !stats && "archived"],
         ["Drawn", c.completed_at && when(c.completed_at)],
         ["Cancelled", c.cancelled_at && when(c.cancelled_at)],
         ["Commitment", copy(c.commitment)],
@@ -95,7 +101,7 @@ export default async function campaign(ctx) {
         { name: "Winners", num: true, cell: (p) => count(p.quantity) },
       ], c.prizes, { caption: "Prizes" })),
       card("Layers", layerTable)),
-    card("Purchases, newest first", list(ctx, {
+    stats && card("Purchases, newest first", list(ctx, {
       caption: "Purchases", none: "No purchase matches.", limit: 10, path: (f) => `/v1/admin/campaigns/${c.id}/purchases${query(f)}`,
       empty: { says: "Nothing is sold yet.", curl: c.status === "active" && [`/v1/campaigns/${c.id}/purchases`, { account: "alice" }] },
       filters: [{ name: "account", label: "Account", placeholder: "alice" }],
