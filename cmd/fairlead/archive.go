@@ -16,14 +16,17 @@ const archiveRest = 19
 func newArchive() *cobra.Command {
 	var t target
 	var before string
+	var purchases bool
 	var o archive.Options
 	cmd := &cobra.Command{
 		Use:   "archive --before TIME",
 		Short: "Take old history out of the database, into compressed files",
-		Long: "Take whole months that ended before a time out of the database: entries, transfers, the audit log, closed holds, the bids and events of\n" +
-			"auctions that were made in them, and the purchases of campaigns that were, as soon as all of them have ended. They go to files, CSV\n" +
-			"compressed by gzip, in a directory of their own for each archive; then their tables are dropped. The database keeps balances, open\n" +
-			"holds, references that are taken, campaigns, draws with their winners, the public log, and whatever is younger than a day.\n\n" +
+		Long: "Take whole months that ended before a time out of the database: entries, transfers, the audit log, closed holds, and the bids and\n" +
+			"events of auctions that were made in them. They go to files, CSV compressed by gzip, in a directory of their own for each archive;\n" +
+			"then their tables are dropped. The database keeps balances, open holds, references that are taken, campaigns, purchases, draws with\n" +
+			"their winners, the public log, and whatever is younger than a day.\n\n" +
+			"With --purchases, those of campaigns that were made in a month leave, too, as soon as all of them have ended. Servers then no longer\n" +
+			"have the proofs of their draws: save these first, from /v1/campaigns/ID/proof.\n\n" +
 			"Commands go on meanwhile. After an interruption, run it again on the same host with the same --to: it goes on.\n" +
 			"fairlead integrity --archives DIR checks the files.",
 		Example: "  fairlead archive --before 2026-01-01 --to /srv/archives --dry-run\n" +
@@ -41,6 +44,7 @@ func newArchive() *cobra.Command {
 				return err
 			}
 			defer db.Close()
+			o.KeepPurchases = !purchases
 			o.Progress = showArchive(cmd.ErrOrStderr())
 			r, err := db.Archive(cmd.Context(), o)
 			if err != nil {
@@ -54,6 +58,7 @@ func newArchive() *cobra.Command {
 	f.StringVar(&before, "before", "", "a day (2026-01-31), a time (RFC 3339), or an age (8760h): older history is archived, by whole months")
 	f.StringVar(&o.Directory, "to", "archives", "directory for the archives, one in each of its directories")
 	f.IntVar(&o.Rest, "rest", archiveRest, "rest so many times as long as each part took; 0 is fastest")
+	f.BoolVar(&purchases, "purchases", false, "also the purchases of campaigns that have ended: the proofs of their draws are no longer served then")
 	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be archived")
 	f.BoolVar(&o.Restart, "restart", false, "give up an archive that was begun on another host or into another directory, and begin it anew")
 	return cmd

@@ -33,13 +33,15 @@ const (
 
 // Options are what is archived, and how.
 type Options struct {
-	Before    time.Time      // what is older is archived, in whole partitions
-	Directory string         // of the archives: each has one in it
-	MinAge    time.Duration  // 0 means [MinAge]
-	Rest      int            // rest so many times as long as each part took
-	DryRun    bool           // only say what would be archived
-	Restart   bool           // leave an archive that is under way, and has not left the tables, and begin it anew
-	Progress  func(Progress) // called after each part; may be nil
+	Before    time.Time     // what is older is archived, in whole partitions
+	Directory string        // of the archives: each has one in it
+	MinAge    time.Duration // 0 means [MinAge]
+	Rest      int           // rest so many times as long as each part took
+	// KeepPurchases leaves purchases where they are, so that the proofs of draws go on to be served.
+	KeepPurchases bool
+	DryRun        bool           // only say what would be archived
+	Restart       bool           // leave an archive that is under way, and has not left the tables, and begin it anew
+	Progress      func(Progress) // called after each part; may be nil
 }
 
 // Progress is how far an archive is.
@@ -271,6 +273,9 @@ func (r *runner) next(ctx context.Context, last period) (p period, err error) {
 		p.why = fmt.Sprintf("the oldest partitions end at %s, which is not before %s", end.Format(time.RFC3339), r.Before.UTC().Format(time.RFC3339))
 	case end.After(limit):
 		p.why = fmt.Sprintf("the oldest partitions end at %s: history is archived when it is %g hours old", end.Format(time.RFC3339), r.MinAge.Hours())
+	}
+	if r.KeepPurchases {
+		purchases = nil
 	}
 	if p.why != "" {
 		return p, p.staying(ctx, r.pool, purchases)

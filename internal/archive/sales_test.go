@@ -130,6 +130,9 @@ func TestSalesThatGoOn(t *testing.T) {
 	if r = w.run(archive.Options{Before: march}); len(r.Made) != 0 || r.Purchases != "the purchases before 2025-03-01T00:00:00Z leave with the next archive" {
 		t.Errorf("with nothing to archive: %+v", r)
 	}
+	if r = w.run(archive.Options{Before: april, DryRun: true, KeepPurchases: true}); len(r.Made) != 1 || len(r.Made[0].Files) != 6 || r.Purchases != "" {
+		t.Errorf("with purchases to be kept, would make %+v", r)
+	}
 	w.exec(`INSERT INTO log_topics VALUES (1, $1, 5, true)`, partitionstest.CampaignOf(march, partitionstest.Cancelled))
 	r = w.run(archive.Options{Before: april})
 	if len(r.Made) != 1 {

@@ -53,7 +53,7 @@ func longAgo(ctx context.Context, url string) error {
 // archiveVerb runs fairlead archive. It may be told to kill itself at a crash point.
 func archiveVerb(t *testing.T, database, directory, at string) (r archive.Result, said string, err error) {
 	t.Helper()
-	cmd := exec.CommandContext(testwait.Context(t, patience), binary(t), "archive", "--json", "--before", "0s", "--rest", "0", "--to", directory, "--database-url", database)
+	cmd := exec.CommandContext(testwait.Context(t, patience), binary(t), "archive", "--json", "--before", "0s", "--purchases", "--rest", "0", "--to", directory, "--database-url", database)
 	cmd.Env = append(os.Environ(), "FAIRLEAD_CRASH_AT="+at)
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
