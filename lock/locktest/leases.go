@@ -69,12 +69,12 @@ func (s *suite) passDeadWaiter(b lock.Backend, l *lock.Locker) time.Duration {
 }
 
 // inTime runs a test that a machine spoils if it stalls for most of a lease, since holders rightly give up then. try reports
-// whether it was in time, and takes its times so many times. If five tries are not, with leases that are sixteen times as long in the end, the holder is at
+// whether it was in time; all of its times are to be made longer. If five tries are not, with leases that are sixteen times as long in the end, the holder is at
 // fault.
-func (s *suite) inTime(try func(times time.Duration) bool) {
+func (s *suite) inTime(try func(longer func(time.Duration) time.Duration) bool) {
 	s.Helper()
-	for times := time.Duration(1); times <= 16; times *= 2 {
-		if try(times) {
+	for times := int64(1); times <= 16; times *= 2 {
+		if try(func(d time.Duration) time.Duration { return time.Duration(times * int64(d)) }) {
 			return
 		}
 		s.Logf("the machine was too slow for the lease, %d times as long as the first", times)
@@ -108,8 +108,8 @@ func (s *suite) lostRenewals() {
 	for range testwait.Count(2, 50) {
 		var k string
 		var h *lock.Held
-		s.inTime(func(times time.Duration) bool {
-			ttl := times * 1200 * time.Millisecond
+		s.inTime(func(longer func(time.Duration) time.Duration) bool {
+			ttl := longer(1200 * time.Millisecond)
 			k = key("k")
 			h = s.acquire(l, lock.Options{TTL: ttl, Wait: patience}, k)
 			c.cut.Store(true)
@@ -193,10 +193,10 @@ func (s *suite) ownRelease() {
 
 func (s *suite) maxHold() {
 	l, other := s.locker(), s.locker()
-	s.inTime(func(times time.Duration) bool {
+	s.inTime(func(longer func(time.Duration) time.Duration) bool {
 		k := key("k")
 		began := time.Now()
-		h := s.acquire(l, lock.Options{TTL: times * 600 * time.Millisecond, MaxHold: times * time.Second}, k)
+		h := s.acquire(l, lock.Options{TTL: longer(600 * time.Millisecond), MaxHold: longer(time.Second)}, k)
 		next := s.async(s.ctx(), other, lock.Options{Wait: patience, MaxHold: time.Minute}, k)
 		<-h.Context().Done()
 		held, cause := time.Since(began), context.Cause(h.Context())
@@ -205,7 +205,7 @@ func (s *suite) maxHold() {
 			return false
 		}
 		s.is("cause", cause, lock.ErrHeldTooLong)
-		if held < times*800*time.Millisecond {
+		if held < longer(800*time.Millisecond) {
 			s.Errorf("held for %s", held)
 		}
 		return true
