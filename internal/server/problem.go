@@ -159,7 +159,7 @@ func refuse(format string, args ...any) error { return edge.Refuse(format, args.
 var (
 	unauthorized     = kind{Status: http.StatusUnauthorized, Code: "unauthorized", Title: "A valid credential is required"}
 	methodNotAllowed = kind{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Title: "The path does not take this method"}
-	payloadTooLarge  = kind{Status: http.StatusRequestEntityTooLarge, Code: "payload_too_large", Title: "The body is larger than 1 MiB"}
+	payloadTooLarge  = kind{Status: http.StatusRequestEntityTooLarge, Code: "payload_too_large", Title: "The body is larger than 1 MiB, or a batch of commands than 4 MiB"}
 	unknownOutcome   = kind{Status: http.StatusServiceUnavailable, Code: "outcome_unknown", Title: "The outcome is not known yet; the same key will tell", Retryable: true, Outcome: outcomeUnknown}
 	// What went wrong is not known, so neither is whether it was before or after a commit.
 	internalError = kind{Status: http.StatusInternalServerError, Code: "internal_error", Title: "Something went wrong on our side", Outcome: outcomeUnknown}
