@@ -1,13 +1,16 @@
 package pgkit
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // SQLSTATEs that the code names (PostgreSQL documentation, appendix A).
@@ -103,6 +106,19 @@ func NoteReplication(c *pgconn.Config) {
 func EndReadOnly(c *pgconn.Config) {
 	before := c.OnPgError
 	c.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool { return err.Code != readOnly && before(conn, err) }
+}
+
+// DropReadOnly is [EndReadOnly] for the connections of a pool, of which such a one is not given to the next caller. The one that has it is told what
+// became of the write.
+func DropReadOnly(c *pgxpool.Config) {
+	before := c.ConnConfig.OnPgError
+	c.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		if err.Code == readOnly {
+			conn.CustomData()[readOnly] = true
+		}
+		return before(conn, err)
+	}
+	c.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) { return conn.PgConn().CustomData()[readOnly] == nil, nil }
 }
 
 // IsReplicationWarning reports whether a notice comes from the function in which PostgreSQL waits for its standbys. The

@@ -175,7 +175,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 	})
 	pgkit.NoteReplication(&cfg.ConnConfig.Config)
-	pgkit.EndReadOnly(&cfg.ConnConfig.Config)
+	pgkit.DropReadOnly(cfg)
 	onlyNewest(&cfg.ConnConfig.Config, o.Logger, o.Observer)
 	newest, err := newestVersion()
 	if err != nil {
@@ -224,6 +224,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
 	db.pooler.settle(&config.Config)
+	pgkit.EndReadOnly(&config.Config)
 	spec := speculation.Options{
 		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: db.speculativeStatements(), Explicit: !db.engine.Has(pgkit.Batches),
 		Presence: db.presence, NewID: newID,
