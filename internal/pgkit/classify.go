@@ -118,7 +118,9 @@ func DropReadOnly(c *pgxpool.Config) {
 		}
 		return before(conn, err)
 	}
-	c.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) { return conn.PgConn().CustomData()[readOnly] == nil, nil }
+	c.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+		return conn.PgConn().CustomData()[readOnly] == nil, nil
+	}
 }
 
 // IsReplicationWarning reports whether a notice comes from the function in which PostgreSQL waits for its standbys. The
