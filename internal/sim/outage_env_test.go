@@ -263,6 +263,11 @@ func (s *outageStage) meet(t *testing.T, o outage) {
 	auditNow(t, s.url)
 	grown, logged := moved(metrics, s.metrics(t)), s.logged(logs)
 	notes = append(notes, "answers: "+s.newAnswers(), "metrics: "+strings.Join(grown, "\n\t\t"), "logs: "+messages(logged))
+	for line := range strings.Lines(logged) {
+		if strings.Contains(line, "level=ERROR") {
+			notes = append(notes, strings.TrimSpace(line))
+		}
+	}
 	if !hasPrefix(grown, o.moves) {
 		t.Errorf("%s: no %s has grown", o.name, o.moves)
 	}
