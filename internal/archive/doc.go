@@ -1,10 +1,10 @@
 // Package archive takes old history out of the tables and puts it into compressed files.
 //
-// The tables are in partitions by time (package partitions). An archive has one partition of each, the oldest. It is made in steps, each of
-// which is written down in the database before the next one begins, so that an archive which was interrupted goes on where it was:
+// The tables are in partitions by time (package partitions). An archive has the oldest partition of each, and closed holds that were turned out of their
+// table. Of purchases it has those partitions whose campaigns have all ended: none, or several. It is made in steps, each of which is written down in the database before the next one begins, so that an archive which was interrupted goes on where it was:
 //
 //  1. The partitions are sealed: they take no rows any more, and none of theirs changes.
-//  2. Each is copied to a file, which is read again.
+//  2. Each is copied to a file, which is read again; the roots of draws are made of the purchases in it, and compared.
 //  3. The sums of the entries are added up, by account: with them the history in the tables begins.
 //  4. In one transaction the partitions leave their tables, and the sums become part of the books.
 //  5. The partitions are dropped.

@@ -12,8 +12,8 @@ func lotteryChecks() []check {
 	return slices.Concat(saleChecks(), escrowChecks(), drawChecks(), beaconChecks())
 }
 
-// Purchases of campaigns of before archivedSales are in files (package archive), as are transfers of before archivedTransfers. What compares the two in the
-// database leaves out settled: the campaigns that have ended and whose payout or refunds may be in files while their purchases are not.
+// Files (package archive) have the purchases of campaigns before archivedSales, and the transfers before archivedTransfers. A check that compares both in the
+// database leaves out settled campaigns: they have ended, and files may have their payout or refunds while the tables have their purchases.
 const (
 	archivedSales     = `(SELECT upto FROM archived_sales)`
 	archivedTransfers = `(SELECT upto FROM archived)`

@@ -216,7 +216,7 @@ func TestArchivedAuction(t *testing.T) {
 }
 
 // TestHistoryInOnePiece has the tables be in use for long when they are to be put into partitions: they stay as they are, the doctor says so, and a
-// server puts them into partitions later. One that finds them there locks nothing.
+// server puts them into partitions later. A server that finds partitions locks nothing.
 func TestHistoryInOnePiece(t *testing.T) {
 	t.Parallel()
 	pgtest.Needs(t, pgkit.Partitions)

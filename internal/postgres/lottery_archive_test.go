@@ -40,8 +40,8 @@ func soldLongAgo(ctx context.Context, url string) error {
 // firstMonth is that of [longAgo].
 func firstMonth() time.Time { return time.Date(time.Now().Year()-1, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// TestArchivedPurchases archives the purchases of one month of two. Whoever reads them is told so, and all that does not need them goes on. The audit
-// leaves them out, and nothing else.
+// TestArchivedPurchases archives the purchases of one month of two. Readers of these purchases get an error that says so, and reads that need none go on.
+// The audit leaves these purchases out, and nothing else.
 func TestArchivedPurchases(t *testing.T) {
 	t.Parallel()
 	pgtest.Needs(t, pgkit.Partitions)

@@ -22,7 +22,7 @@ const (
 )
 
 // Patience is for how long tests wait for what must come. It only ends tests that hang: a machine that is busy with other things may need some of it, a defect
-// all. What has to happen within a time is measured by make promises.
+// all. The tests of make promises measure what has to happen within a time.
 const Patience = 3 * time.Minute
 
 // Eventually polls until ok holds, and fails the test when it does not within the limit.

@@ -104,7 +104,7 @@ func (l *link) send(members []*member, groups [][]*pgx.QueuedQuery) error {
 		l.append(&pgproto3.Execute{})
 	}
 	if place := members[0].Place; crashpoint.Named(place) {
-		// Die with the statements executed, or about to be, and the end not said. Whoever is stopped here and not killed keeps its locks:
+		// Die with the statements executed, or about to be, and the end not said. A server that is stopped here and not killed keeps its locks:
 		// PostgreSQL has no timeout for what follows a statement until the Sync.
 		l.append(&pgproto3.Flush{})
 		l.flush()
