@@ -116,9 +116,8 @@ func bounds(p *partitions.Partition) string {
 func (p *past) pieces(ctx context.Context, conn *pgx.Conn) ([]piece, error) {
 	all := []piece{
 		{table: "accounts", columns: "id, currency, available, held, version, created_at", end: p.accounts, rows: 1, row: p.accountRow},
-		{table: "purchases", columns: "campaign, seq, id, account, layer, number, ordinal, price, transfer, at", end: p.purchases(), rows: 1, row: p.purchaseRow},
 	}
-	parts, err := partitions.List(ctx, conn, partitions.Entries, partitions.Transfers, partitions.Bids)
+	parts, err := partitions.List(ctx, conn, partitions.Entries, partitions.Transfers, partitions.Bids, partitions.Purchases)
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +136,9 @@ func (p *past) pieces(ctx context.Context, conn *pgx.Conn) ([]piece, error) {
 		case partitions.Bids:
 			one.columns, one.row = "auction, seq, account, amount, previous_amount, round, rank, at, hold, nonce, began_at, outbid, floor", p.bidRow
 			number = func(t time.Time) int64 { return p.auctionsUntil(t) * pastBids }
+		case partitions.Purchases:
+			one.columns, one.row = "campaign, seq, id, account, layer, number, ordinal, price, transfer, at", p.purchaseRow
+			number = p.salesUntil
 		}
 		if part.From != uuid.Nil {
 			one.from = number(partitions.Time(part.From))
@@ -223,7 +225,7 @@ func (p *past) entryRows(t tuples, i int64) tuples {
 func (p *past) purchaseRow(t tuples, q int64) tuples {
 	i := p.purchase(q)
 	m, at := p.move(i), p.at(i)
-	return t.row(10).uuid(p.campaign(m.campaign)).integer(m.seq).uuid(pastID(at, idPurchase, i)).account(p, m.payer).integer(1).integer(m.seq).integer(m.seq - 1).
+	return t.row(10).uuid(p.campaign(m.campaign)).integer(m.seq).uuid(p.saleID(q)).account(p, m.payer).integer(1).integer(m.seq).integer(m.seq - 1).
 		bigint(m.amount).uuid(pastID(at, idTransfer, i)).time(at)
 }
 
@@ -255,23 +257,23 @@ func (p *past) writeTargets(ctx context.Context, conn *pgx.Conn) error {
 
 func (p *past) queueCampaigns(b *pgx.Batch) {
 	var (
-		ids  []uuid.UUID
-		sold []int64
-		at   []time.Time
+		ids, last []uuid.UUID
+		sold      []int64
+		at        []time.Time
 	)
 	for k := range p.campaigns() {
-		ids, sold, at = append(ids, p.campaign(k)), append(sold, p.sold(k)), append(at, p.opened(k))
+		ids, sold, at, last = append(ids, p.campaign(k)), append(sold, p.sold(k)), append(at, p.opened(k)), append(last, p.saleID(p.firstSale(k)+p.sold(k)-1))
 	}
-	const from = ` FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[]) AS c (id, sold, at)`
+	const from = ` FROM unnest($1::uuid[], $2::bigint[], $3::timestamptz[], $4::uuid[]) AS c (id, sold, at, last)`
 	for _, sql := range []string{
 		fmt.Sprintf(`INSERT INTO accounts (id, currency, available, held, version, created_at) SELECT 'escrow/' || id, '%s', sold * %d, 0, sold + 1, at`, currency, pastPrice),
-		fmt.Sprintf(`INSERT INTO campaigns (id, name, status, draw_mode, currency, beneficiary, escrow, total_positions, sold_positions, commitment, version, created_at, published_at)
-			SELECT id, 'of the past', 'active', 'instant', '%s', '%s', 'escrow/' || id, sold + 1, sold, sha256(sha256(id::text::bytea)), sold + 2, at, at`, currency, beneficiary),
+		fmt.Sprintf(`INSERT INTO campaigns (id, name, status, draw_mode, currency, beneficiary, escrow, total_positions, sold_positions, commitment, version, created_at, published_at, last_sale)
+			SELECT id, 'of the past', 'active', 'instant', '%s', '%s', 'escrow/' || id, sold + 1, sold, sha256(sha256(id::text::bytea)), sold + 2, at, at, last`, currency, beneficiary),
 		fmt.Sprintf(`INSERT INTO campaign_layers (campaign, layer, positions, price, sold) SELECT id, 1, sold + 1, %d, sold`, pastPrice),
 		`INSERT INTO campaign_prizes (campaign, ordinal, name, quantity) SELECT id, 0, 'first', 1`,
 		`INSERT INTO campaign_seeds (campaign, seed) SELECT id, sha256(id::text::bytea)`,
 	} {
-		b.Queue(sql+from, ids, sold, at)
+		b.Queue(sql+from, ids, sold, at, last)
 	}
 }
 

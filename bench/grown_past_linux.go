@@ -181,6 +181,15 @@ func (p *past) opened(campaign int64) time.Time {
 	return p.at(p.purchase(p.firstSale(campaign))).Add(-time.Second)
 }
 
+// salesUntil is the number of the first purchase in a campaign that was made at a time or later.
+func (p *past) salesUntil(t time.Time) int64 {
+	k := int64(sort.Search(int(p.campaigns()), func(k int) bool { return !p.opened(int64(k)).Before(t) }))
+	if k == p.campaigns() {
+		return p.purchases()
+	}
+	return p.firstSale(k)
+}
+
 // started is when an auction was made and begun.
 func (p *past) started(auction int64) time.Time {
 	return p.begin.Add(p.end.Sub(p.begin) / time.Duration(p.auctions+1) * time.Duration(auction+1)).Truncate(time.Microsecond)
@@ -211,6 +220,9 @@ func pastID(at time.Time, kind, number int64) (id uuid.UUID) {
 	return id
 }
 
+func (p *past) saleID(q int64) uuid.UUID {
+	return pastID(p.at(p.purchase(q)), idPurchase, p.purchase(q))
+}
 func (p *past) campaign(k int64) uuid.UUID { return pastID(p.opened(k), idCampaign, k) }
 func (p *past) auction(k int64) uuid.UUID  { return pastID(p.started(k), idAuction, k) }
 func (p *past) hold(auction, place int64) uuid.UUID {

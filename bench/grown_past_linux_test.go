@@ -57,6 +57,11 @@ func TestPastIsTrue(t *testing.T) {
 			if purchase != p.purchases() {
 				t.Errorf("%d accounts, %d transfers: %d purchases, not %d", accounts, p.transfers, purchase, p.purchases())
 			}
+			for k := range p.campaigns() {
+				if at := p.opened(k); p.salesUntil(at) != p.firstSale(k) || p.salesUntil(at.Add(time.Microsecond)) != p.firstSale(k)+p.sold(k) {
+					t.Errorf("%d accounts, %d transfers: campaign %d begins with sale %d, not %d", accounts, p.transfers, k, p.salesUntil(at), p.firstSale(k))
+				}
+			}
 			for place := range balance {
 				if p.finish[place] != balance[place] || p.version(int64(place)) != version[place] {
 					t.Fatalf("%d accounts, %d transfers: the one at %d has %d and version %d, not %d and %d", accounts, p.transfers, place,
