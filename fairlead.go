@@ -135,7 +135,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reads := s.o.DatabaseConnections / readShare
 	s.db, err = postgres.Open(ctx, postgres.Options{
-		URL: s.url, MaxConns: s.o.DatabaseConnections - reads, ReadConns: reads, Logger: s.logger, Observer: telemetry.NewTransactions(registry),
+		URL: s.url, MaxConns: s.o.DatabaseConnections - reads, ReadConns: reads, AccountsInMemory: s.o.AccountsInMemory, Logger: s.logger, Observer: telemetry.NewTransactions(registry),
 		UnavailableAfter: s.o.UnavailableAfter, Patience: startPatience, Watch: s.watchOf(registry, cross.Local), Sessions: s.o.DatabaseSessions(),
 		ReplicaURL: s.o.ReplicaURL, ReplicaLag: s.o.ReplicaLag, ElectionSchema: s.o.ElectionSchema,
 	})

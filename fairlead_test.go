@@ -92,6 +92,8 @@ func TestOptions(t *testing.T) {
 		func(o *Options) { o.BreakerOpen = -time.Second },
 		func(o *Options) { o.BreakerRefusals = None },
 		func(o *Options) { o.PublishConcurrency = None },
+		func(o *Options) { o.AccountsInMemory = minAccounts - 1 },
+		func(o *Options) { o.AccountsInMemory = maxAccounts + 1 },
 		func(o *Options) { o.PublishPerTarget = 257 },
 		func(o *Options) { o.SecretsKey = "ab" },
 		func(o *Options) { o.SagaRetention, o.IdempotencyRetention = 48*time.Hour, 72*time.Hour },

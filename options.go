@@ -35,6 +35,9 @@ type Options struct {
 	// DatabaseConnections is the most pooled connections, a quarter of them for reads alone; 4 or more, default 16. A few
 	// more carry notifications and speculative transactions.
 	DatabaseConnections int32
+	// AccountsInMemory is how many accounts the server remembers, so that commands need not read them first: 1,000 to 100,000,000, default
+	// 200,000. With what the garbage collector leaves, each takes about 1 kB.
+	AccountsInMemory int
 	// ElectionSchema is the database schema in which servers elect their leaders; default "fairlead_elections". Two installations
 	// whose tables are in two schemas of one database, by search_path in their URLs, need one each. It is chosen before the first start, for all
 	// servers of an installation.
@@ -143,7 +146,7 @@ type Options struct {
 // DefaultOptions are the values that zero fields of [Options] mean.
 func DefaultOptions() Options {
 	return Options{
-		Listen: "127.0.0.1:8080", Data: "fairlead-data", DatabaseConnections: 16, UnavailableAfter: postgres.UnavailableAfter, ReplicaLag: postgres.ReplicaLag,
+		Listen: "127.0.0.1:8080", Data: "fairlead-data", DatabaseConnections: 16, AccountsInMemory: postgres.AccountsInMemory, UnavailableAfter: postgres.UnavailableAfter, ReplicaLag: postgres.ReplicaLag,
 		AdminKeyMade: func(string) {}, UserRate: 50, StreamsPerPrincipal: 100, DrainTimeout: 30 * time.Second,
 		IdempotencyRetention: 24 * time.Hour, EventRetention: 7 * 24 * time.Hour, SagaRetention: 90 * 24 * time.Hour,
 		DrawStuckAfter: 10 * time.Minute, LeaderTTL: defaultLeaderTTL, BeaconChain: "quicknet", BeaconLead: 15 * time.Second,
@@ -191,8 +194,9 @@ func wrong(option, format string, args ...any) error {
 // Limits of the options.
 const (
 	// readShare is which part of the connections serves reads, which take no others; minConnections leaves one for them.
-	readShare      = 4
-	minConnections = readShare
+	readShare                = 4
+	minConnections           = readShare
+	minAccounts, maxAccounts = 1_000, 100_000_000 // that a server remembers
 	// minUnavailable leaves time for a connection to be made on a busy machine.
 	minUnavailable = 500 * time.Millisecond
 	// defaultLeaderTTL is shorter than other elections': with the wait between two tries it keeps a fail-over well under
@@ -258,6 +262,8 @@ func (o *Options) check() error {
 	switch {
 	case o.DatabaseConnections < minConnections:
 		return wrong("DatabaseConnections", "must be %d or more", minConnections)
+	case o.AccountsInMemory < minAccounts || o.AccountsInMemory > maxAccounts:
+		return wrong("AccountsInMemory", "must be between %d and %d", minAccounts, maxAccounts)
 	case o.MaxConnections < 0:
 		return wrong("MaxConnections", "must not be negative")
 	case o.SagaRetention != 0 && o.SagaRetention < max(minSagaRetention, o.IdempotencyRetention):

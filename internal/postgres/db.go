@@ -50,6 +50,9 @@ const (
 // UnavailableAfter is how long the database may be silent, unless [Options] say otherwise.
 const UnavailableAfter = 5 * time.Second
 
+// AccountsInMemory is how many accounts are remembered, unless [Options] say otherwise.
+const AccountsInMemory = speculation.DefaultAccounts
+
 // Options configure [Open].
 type Options struct {
 	URL string
@@ -58,8 +61,10 @@ type Options struct {
 	// ReadConns is the most connections for reads, beside MaxConns; 0 means a quarter as many, and at least one. Reads take
 	// no others, so however many of them hang, commands and the leader go on.
 	ReadConns int32
-	Logger    *slog.Logger
-	Observer  Observer // may be nil
+	// AccountsInMemory is how many accounts are remembered, so that commands need not read them; 0 means [AccountsInMemory].
+	AccountsInMemory int
+	Logger           *slog.Logger
+	Observer         Observer // may be nil
 	// UnavailableAfter is how long the database may be silent before those who wait for it get "unavailable";
 	// 0 means [UnavailableAfter].
 	UnavailableAfter time.Duration
@@ -234,7 +239,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		Read: func(ctx context.Context, ids []string) ([]ledger.Account, error) {
 			return query(ctx, db, scanAccount, selectAccounts, ids)
 		},
-		Met: db.history.met,
+		Met: db.history.met, MostAccounts: o.AccountsInMemory,
 	}
 	if o.Observer != nil {
 		spec.Observer = o.Observer

@@ -1,6 +1,7 @@
 package speculation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -11,8 +12,8 @@ import (
 
 // Limits of what a process remembers of the ledger.
 const (
-	// maxAccounts bounds the memory to some tens of megabytes.
-	maxAccounts = 200_000
+	// DefaultAccounts is how many accounts are remembered, with some tens of megabytes of memory.
+	DefaultAccounts = 200_000
 	// Doubtful is how many transactions read the accounts that they work on, although they are remembered, after another process was
 	// found to have changed one.
 	Doubtful = 128
@@ -38,6 +39,7 @@ const (
 type Accounts struct {
 	Patience time.Duration // bounds the wait for transactions of this process; maxAccountWait but for tests
 
+	most     int // that are remembered
 	mu       sync.Mutex
 	accounts map[string]*account
 	era      uint64 // what is of an earlier one counts as known only where a transaction under way changes it
@@ -60,9 +62,9 @@ type account struct {
 	released    chan struct{} // closed when either count falls to zero; nil while nobody waits
 }
 
-// NewAccounts returns what remembers nothing yet.
-func NewAccounts() *Accounts {
-	return &Accounts{Patience: maxAccountWait, accounts: map[string]*account{}}
+// NewAccounts returns what remembers nothing yet, and up to so many accounts later; 0 means [DefaultAccounts].
+func NewAccounts(most int) *Accounts {
+	return &Accounts{Patience: maxAccountWait, most: cmp.Or(most, DefaultAccounts), accounts: map[string]*account{}}
 }
 
 // entry returns the account's entry, which it makes where there is none. The caller holds the mutex.
@@ -81,7 +83,7 @@ func (c *Accounts) knows(e *account) bool { return e.known && (e.era == c.era ||
 
 // evict makes room for one account. The caller holds the mutex.
 func (c *Accounts) evict() {
-	if len(c.accounts) < maxAccounts {
+	if len(c.accounts) < c.most {
 		return
 	}
 	for id, e := range c.accounts {

@@ -3,6 +3,7 @@ package speculation
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -428,7 +429,7 @@ func TestForgottenAccountsAreNotReadTooEarly(t *testing.T) {
 	}
 	t.Run("one under way", func(t *testing.T) {
 		t.Parallel()
-		c := NewAccounts()
+		c := NewAccounts(0)
 		enter(c) // The first knows the account and changes it.
 		c.keep(ids, changed())
 		enter(c)
@@ -443,7 +444,7 @@ func TestForgottenAccountsAreNotReadTooEarly(t *testing.T) {
 	})
 	t.Run("one sent meanwhile", func(t *testing.T) {
 		t.Parallel()
-		c := NewAccounts()
+		c := NewAccounts(0)
 		enter(c)
 		read, ok := c.unknown(ids, false)
 		if !ok {
@@ -461,4 +462,31 @@ func TestForgottenAccountsAreNotReadTooEarly(t *testing.T) {
 			t.Error("it would rest on what was there before another one was sent")
 		}
 	})
+}
+
+// TestAsManyAccountsAsGiven remembers so many accounts and no more. One that a transaction works on is not forgotten for another.
+func TestAsManyAccountsAsGiven(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	c, p := NewAccounts(most), &Pipeline{}
+	b := ledger.NewBook(time.Now(), uuid.New)
+	b.LoadAccount(ledger.Account{ID: "ann", Version: 6})
+	if !c.enter(t.Context(), p, []string{"ann"}) {
+		t.Fatal("it waits for nothing")
+	}
+	c.keep([]string{"ann"}, b)
+	for i := range 10 * most {
+		id := []string{fmt.Sprintf("account-%d", i)}
+		if !c.enter(t.Context(), p, id) {
+			t.Fatal("it waits for nothing")
+		}
+		c.leave(id, false)
+		if n := len(c.accounts); n > most || i >= most && n < most {
+			t.Fatalf("%d accounts are remembered behind %d", n, i+1)
+		}
+	}
+	if unknown, ok := c.unknown([]string{"ann"}, false); !ok || len(unknown) > 0 {
+		t.Error("the account that is worked on is forgotten")
+	}
+	c.leave([]string{"ann"}, true)
 }

@@ -31,13 +31,15 @@ type Observer interface {
 
 // Options are what a [Speculator] needs of its database.
 type Options struct {
-	Pool       *pgxpool.Pool    // where the database is asked for the time
-	Config     *pgx.ConnConfig  // of the pipelines' connections
-	Pipelines  int              // how many
-	Statements []string         // all that speculative transactions consist of, in the order in which one has them
-	Presence   *pgkit.Presence  // of the database
-	Observer   Observer         // may be nil
-	NewID      func() uuid.UUID // makes the ids of a book's rows
+	Pool      *pgxpool.Pool   // where the database is asked for the time
+	Config    *pgx.ConnConfig // of the pipelines' connections
+	Pipelines int             // how many
+	// MostAccounts is how many accounts are remembered; 0 means [DefaultAccounts].
+	MostAccounts int
+	Statements   []string         // all that speculative transactions consist of, in the order in which one has them
+	Presence     *pgkit.Presence  // of the database
+	Observer     Observer         // may be nil
+	NewID        func() uuid.UUID // makes the ids of a book's rows
 	// Blocked reports whether somebody else has locked one of the accounts.
 	Blocked func(accounts []string) bool
 	// Read reads accounts without locks. It leaves out those that do not exist.
@@ -60,7 +62,7 @@ type Speculator struct {
 
 // New returns a speculator that remembers nothing yet. Its pipelines connect when they are first used.
 func New(o Options) *Speculator {
-	s := &Speculator{Accounts: NewAccounts(), Keys: NewKeys(), o: o}
+	s := &Speculator{Accounts: NewAccounts(o.MostAccounts), Keys: NewKeys(), o: o}
 	s.Grow(o.Pipelines)
 	return s
 }
