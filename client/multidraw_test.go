@@ -3,7 +3,6 @@ package client_test
 import (
 	"math"
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -39,14 +38,11 @@ func TestMultidraw(t *testing.T) {
 	if err != nil || small.Status != "running" {
 		t.Fatalf("%+v, %v", small, err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); small.Status == "running"; {
-		if time.Now().After(deadline) {
-			t.Fatal("it runs for ever")
-		}
-		if small, err = c.GetMultidraw(ctx, small.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testwait.Eventually(t, testwait.Patience, "the end of the operation", func() bool {
+		small, err = c.GetMultidraw(ctx, small.ID)
+		testwait.Must(t, err)
+		return small.Status != "running"
+	})
 	if len(small.PrizeResults) != 3 || len(collected(t, c.MultidrawPrizes(ctx, small.ID))) != 3 {
 		t.Errorf("%+v", small)
 	}

@@ -28,7 +28,7 @@ import (
 const shotsVariable = "FAIRLEAD_SCREENSHOTS"
 
 // stepTimeout bounds one step in the browser, on a machine that has other things to do.
-const stepTimeout = 90 * time.Second
+const stepTimeout = testwait.Patience
 
 // browser is one tab of a chromium that nobody sees, and what went wrong in it.
 type browser struct {
@@ -67,7 +67,7 @@ func profile(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "fairlead-chromium-") //nolint:usetesting // See above.
 	testwait.Must(t, err)
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(testwait.Patience); ; time.Sleep(50 * time.Millisecond) {
 			err := os.RemoveAll(dir)
 			if err == nil {
 				return
@@ -88,7 +88,7 @@ func openBrowser(t *testing.T, home string) *browser {
 		chromedp.ExecPath(chromiumPath(t)), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true), chromedp.UserDataDir(profile(t)),
 		// Nothing but the server may be reached, by the page or by the browser itself.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"), chromedp.Flag("disable-component-update", true),
-		chromedp.WSURLReadTimeout(60*time.Second))
+		chromedp.WSURLReadTimeout(testwait.Patience))
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(stop)
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // It complains of events that it does not know.

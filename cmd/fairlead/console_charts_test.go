@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -139,7 +138,7 @@ func (s *scene) measures(b *browser) {
 		" && " + legend("Latency", "requests p50") + " && " + legend("Latency", "requests p99") + " && " + legend("Latency", "commits p99") +
 		" && " + legend("Refusals a minute, by reason", "insufficient funds") +
 		" && " + legend("Time that requests for locks took", "p50") + " && " + legend("Time that requests for locks took", "p99")
-	testwait.Eventually(s.t, 2*time.Minute, "the last values", func() bool {
+	testwait.Eventually(s.t, testwait.Patience, "the last values", func() bool {
 		if _, status := s.try("POST", "/v1/transfers", obj{"from": "poor", "to": "shop", "amount": 1}); status != http.StatusPaymentRequired {
 			s.t.Errorf("a transfer without money: %d", status)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"fairlead": main}) }
@@ -96,7 +97,7 @@ func runScripts(t *testing.T, dir, database string) {
 				ts.Check(os.WriteFile(ts.MkAbs(args[3]), []byte(text), 0o600))
 			},
 			"await": func(ts *testscript.TestScript, _ bool, args []string) {
-				for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+				for deadline := time.Now().Add(testwait.Patience); ; time.Sleep(20 * time.Millisecond) {
 					if addr, err := os.ReadFile(ts.MkAbs(args[0])); err == nil {
 						ts.Setenv("URL", "http://"+string(bytes.TrimSpace(addr)))
 						ts.Setenv("ADDRESS", string(bytes.TrimSpace(addr)))

@@ -19,7 +19,7 @@ func TestTellSupervisor(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	t.Setenv("NOTIFY_SOCKET", path)
 	tellSupervisor(t.Context(), slog.New(slog.DiscardHandler), daemon.SdNotifyReady)
-	testwait.Must(t, l.SetReadDeadline(time.Now().Add(time.Minute)))
+	testwait.Must(t, l.SetReadDeadline(time.Now().Add(testwait.Patience)))
 	said := make([]byte, 100)
 	n, err := l.Read(said)
 	if err != nil || string(said[:n]) != "READY=1" {

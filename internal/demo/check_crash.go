@@ -119,7 +119,7 @@ func (d *Demo) crashArguments(ctx context.Context, args pgx.NamedArgs) error {
 		"victims": l.Victims, "cycle_told": d.cycleTold(), "deadlock_ms": l.DeadlockMS, "deadlock_limit_ms": inMilliseconds(deadlockLimit) + slack,
 		"fork_keys": d.deadlockKeys(), "fork_grants": demoOwners + demoOwners - 1, "last_key": d.lastLock(), "stale_refused": c.StaleWrite,
 		"old_token": c.OldToken, "new_token": c.NewToken, "ended_in_time": c.endedInTime, "late_release_refused": c.LateRelease, "grant": c.grant,
-		"expires": c.expires, "died": c.died, "handover_ms": inMilliseconds(demoHolderTTL+handoverLimit) + slack,
+		"expires": c.expires, "died": c.died, "handover_ms": inMilliseconds(d.holderTTL()+handoverLimit) + slack,
 		"lost_answers": c.LostAnswers, "payers": payers, "posts": d.posts, "cancelled": append([]string{}, d.cancelled...),
 		"resumed": c.resumed, "undone": c.undone, "draws_digest": c.digest, "other_count_refused": c.otherCount, "rolled_back_at": c.RolledBack,
 		"settled_ms": c.SettledMS, "doubt_limit_ms": inMilliseconds(doubtLimit) + slack,

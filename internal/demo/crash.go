@@ -112,19 +112,6 @@ func (a *crashAct) work(ctx context.Context) error {
 		return err
 	}
 	c.Posts, c.Cancelled = len(a.posts), len(a.cancelled)
-	var err error
-	if a.holder, err = a.holdThrough(ctx, last); err != nil {
-		return err
-	}
-	go func() {
-		next, err := a.api.AcquireLock(ctx, client.LockRequest{Keys: []string{a.lastLock()}, Owner: "next" + a.tag, TTL: "10m", Wait: "1m"})
-		if err == nil {
-			c.grant, c.NewToken = next.ID, next.Tokens[a.lastLock()]
-		}
-		a.next <- err
-	}()
-	c.OldToken = a.holder.Token(a.lastLock())
-
 	a.screen.Begin("Posts, wanted by " + plural(c.Workers, "server"))
 	if err := a.receiver.await(ctx, func(posts int) bool { return posts >= demoPerTarget*c.Workers }); err != nil {
 		a.screen.Break()
@@ -134,6 +121,9 @@ func (a *crashAct) work(ctx context.Context) error {
 	a.screen.End("%d due at one moment, %d being sent; %d were cancelled before", c.Posts, c.InFlight, c.Cancelled)
 	a.begin(ctx, a.helpers)
 	if err := until(ctx, a.underWay); err != nil {
+		return err
+	}
+	if err := a.holdLock(ctx, last); err != nil {
 		return err
 	}
 	// The longer one is begun first, so that neither is over when both have begun.
@@ -153,6 +143,24 @@ func (a *crashAct) work(ctx context.Context) error {
 	}
 	c.undone, c.resumed, c.Draws = operations[0].ID, operations[1].ID, demoDraws
 	return a.kill(ctx)
+}
+
+// holdLock takes a lock through a server that is about to be killed, as late as can be: a machine that is stalled for longer than its lease would
+// lose it before. Another client waits for it.
+func (a *crashAct) holdLock(ctx context.Context, last *helper) (err error) {
+	c := &a.result.Crash
+	if a.holder, err = a.holdThrough(ctx, last); err != nil {
+		return err
+	}
+	c.OldToken = a.holder.Token(a.lastLock())
+	go func() {
+		next, err := a.api.AcquireLock(ctx, client.LockRequest{Keys: []string{a.lastLock()}, Owner: "next" + a.tag, TTL: "10m", Wait: "1m"})
+		if err == nil {
+			c.grant, c.NewToken = next.ID, next.Tokens[a.lastLock()]
+		}
+		a.next <- err
+	}()
+	return nil
 }
 
 func (a *crashAct) startDraws(ctx context.Context, api *client.Client, count int64, key string) (*client.Multidraw, error) {

@@ -97,8 +97,9 @@ func wantStory(t *testing.T, d *Demo) {
 		t.Errorf("what was watched: %+v", a)
 	}
 	c := r.Crash
-	// Where another demo uses the database, its servers publish these posts, too.
-	sentAgain := c.SentAgain == d.helpers()*demoPerTarget || d.DatabaseURL != ""
+	// What the killed servers were sending is sent again, and so is what a server lost that was stalled past the life of its claims. Where
+	// another demo uses the database, its servers publish these posts, too.
+	sentAgain := c.SentAgain >= d.helpers()*demoPerTarget || d.DatabaseURL != ""
 	if c.Workers != d.helpers()+1 || c.Posts == 0 || !sentAgain || c.LostAnswers == 0 || c.Transfers < len(d.modes())*demoPayers*demoAnswered {
 		t.Errorf("crash: %+v", c)
 	}
@@ -161,7 +162,7 @@ func TestDemoSeesDamage(t *testing.T) {
 		{"a sale lost", `DELETE FROM purchases WHERE seq = 1`, []string{"no position twice, none too many", "every acknowledged sale is there", "audit of all lottery"}},
 		{"a sale under another name", `UPDATE purchases SET account = 'organiser' WHERE seq = 1`, []string{"every acknowledged sale is there"}},
 		{"a position twice", `UPDATE purchases SET layer = 1, number = 1 WHERE seq IN (1, 2)`, []string{"no position twice, none too many"}},
-		{"a refusal lost", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE status = 409 LIMIT 1)`, []string{"all others refused, none charged"}},
+		{"a refusal lost", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE body LIKE '%"sold_out"%' LIMIT 1)`, []string{"all others refused, none charged"}},
 		{"a refused buyer charged", `
 			INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
 			SELECT gen_random_uuid(), 'purchase', a.id, c.escrow, 1, 'EUR', 'completed', now() FROM accounts a, campaigns c

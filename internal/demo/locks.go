@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/screen"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -26,6 +27,8 @@ const (
 	// What the design promises: a deadlock is broken so soon, and a dead holder's lock granted so soon after its TTL.
 	deadlockLimit = time.Second
 	handoverLimit = 2 * time.Second
+	// askEvery is the pause between two questions of the late holder.
+	askEvery = time.Millisecond
 	// doubtLimit is how soon after a crash no transfer is in doubt any more.
 	doubtLimit = 30 * time.Second
 )
@@ -164,20 +167,34 @@ func (d *Demo) guardedWrite(ctx context.Context, key string, token int64) error 
 type lateHolder struct {
 	*lock.Held
 	close func()
-	ended chan time.Time // when its context ended
+	ended chan time.Time // when it was told last that it has the lock still
 }
 
 func (d *Demo) lastLock() string { return "demo/report" + d.tag }
 
+// holderTTL is long enough that a machine which is stalled for a while does not lose the lock before the server is killed.
+func (d *Demo) holderTTL() time.Duration { return demoHolderTTL + d.slack/5 }
+
 // holdThrough acquires the lock by a server, and keeps it renewed by that.
 func (d *Demo) holdThrough(ctx context.Context, h *helper) (*lateHolder, error) {
 	backend := h.api.LockBackend()
-	held, err := lock.New(backend, lock.LockerOptions{}).Acquire(ctx, []string{d.lastLock()}, lock.Options{TTL: demoHolderTTL})
+	held, err := lock.New(backend, lock.LockerOptions{}).Acquire(ctx, []string{d.lastLock()}, lock.Options{TTL: d.holderTTL()})
 	if err != nil {
 		backend.Close()
 		return nil, err
 	}
 	l := &lateHolder{Held: held, close: backend.Close, ended: make(chan time.Time, 1)}
-	context.AfterFunc(held.Context(), func() { l.ended <- time.Now() }) //nolint:contextcheck // It is made from ctx.
+	go l.ask() //nolint:contextcheck // It is made from ctx.
 	return l, nil
+}
+
+// ask asks again and again, as a holder does before each step, whether the lock is held still. The time before a question is what counts: a
+// holder that is stalled between question and answer is told what was true when it asked.
+func (l *lateHolder) ask() {
+	held := time.Now()
+	for now := held; l.Context().Err() == nil; now = time.Now() {
+		held = now
+		wait.For(l.Context(), askEvery)
+	}
+	l.ended <- held
 }

@@ -117,11 +117,15 @@ func (d *Demo) schedulePosts(ctx context.Context, r *receiver) error {
 	r.mu.Unlock()
 	due := time.Now().Add(demoPostsLead)
 	for i := range demoPosts {
-		p, err := d.api.CreatePublication(ctx, client.PublicationRequest{Target: name, PublishAt: due, Payload: map[string]string{"title": fmt.Sprintf("Post %d", i+1)}})
+		cancelled, at := i%(demoPosts/demoCancelled) == 0, due
+		if cancelled {
+			at = time.Now().Add(demoPostsLead) // On a slow machine there must be time to cancel it, too.
+		}
+		p, err := d.api.CreatePublication(ctx, client.PublicationRequest{Target: name, PublishAt: at, Payload: map[string]string{"title": fmt.Sprintf("Post %d", i+1)}})
 		if err != nil {
 			return err
 		}
-		if i%(demoPosts/demoCancelled) == 0 {
+		if cancelled {
 			_, err := d.api.CancelPublication(ctx, p.ID)
 			if err == nil {
 				d.cancelled = append(d.cancelled, p.ID)

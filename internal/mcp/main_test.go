@@ -115,7 +115,7 @@ type obj = map[string]any
 // text calls a tool and returns the text that came.
 func (a *agent) text(tool string, args any) (text string, failed bool) {
 	a.t.Helper()
-	r, err := a.session.CallTool(testwait.Context(a.t, time.Minute), &sdk.CallToolParams{Name: tool, Arguments: args})
+	r, err := a.session.CallTool(testwait.Context(a.t, testwait.Patience), &sdk.CallToolParams{Name: tool, Arguments: args})
 	testwait.Must(a.t, err)
 	content, ok := r.Content[0].(*sdk.TextContent)
 	if !ok {

@@ -201,8 +201,11 @@ func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, 
 			return a, ErrAnswered
 		}
 	}
-	if _, mine := s.grants[r.id]; mine { // This transaction had committed, and is run again.
+	if _, mine := s.grants[r.id]; mine { // This transaction had committed, and is run again; or the lock was handed over while its waiter looked.
 		a.grant, err = t.taken(ctx, tx, r, h)
+		if err == nil && a.grant == nil {
+			err = errMoved // The hand-over was over a moment after it was read.
+		}
 		return a, err
 	}
 	if r.fingerprint != nil && s.rivals(r) {

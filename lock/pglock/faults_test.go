@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
@@ -228,5 +229,27 @@ func TestBlindHandOver(t *testing.T) {
 	}
 	if b.hearing.Load() {
 		t.Error("the deaf one hears")
+	}
+}
+
+// TestHandOverThatEndsWhileItIsTaken: a waiter that looks at the moment at which it is handed the lock may ask anew, and find the lock its own.
+// Should the hand-over end before it is taken, the waiter has not waited for as long as it wants to, and so is not refused.
+func TestHandOverThatEndsWhileItIsTaken(t *testing.T) {
+	t.Parallel()
+	b := open(t, database(t), Options{})
+	id := uuid.Must(uuid.NewV7()).String()
+	r := lock.Request{ID: id, Keys: []string{"k"}, Owner: "waiter", TTL: time.Minute, Wait: testwait.Patience}
+	first, err := b.Acquire(t.Context(), r)
+	testwait.Must(t, err)
+	looks := 0
+	g, err := b.AcquireWith(t.Context(), r, Hooks{Known: func(ctx context.Context, _ pgx.Tx) (bool, error) {
+		if looks++; looks > 1 {
+			return false, nil
+		}
+		_, err := b.pool.Exec(ctx, testSchema.in(`UPDATE @lock_grants SET expires_at = clock_timestamp() WHERE id = $1`), id)
+		return false, err
+	}})
+	if err != nil || looks != 2 || g.Tokens["k"] <= first.Tokens["k"] {
+		t.Errorf("after %d looks: %+v, %v", looks, g, err)
 	}
 }
