@@ -299,7 +299,7 @@ func (e *env) ring(servers []*env, n int, name string) (took time.Duration) {
 	}
 	line := fmt.Sprintf(`level=WARN msg="deadlock broken" cycle="[%s]" keys="[%s]" victim=`,
 		strings.Join(slices.Concat(owners[r.who:], owners[:r.who]), " "), strings.Join(wanted, " "))
-	eventually(t, time.Minute, "the cycle is in the log once", func() bool { return strings.Count(e.logs.String(), line) == 1 })
+	eventually(t, patience, "the cycle is in the log once", func() bool { return strings.Count(e.logs.String(), line) == 1 })
 	return took
 }
 
