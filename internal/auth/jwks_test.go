@@ -242,7 +242,7 @@ func TestKeySetRefreshAhead(t *testing.T) {
 	testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
 	clock.advance(setRefreshAfter)
 	testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
-	for deadline := time.Now().Add(10 * time.Second); i.fetches.Load() < 2; {
+	for deadline := time.Now().Add(testwait.Patience); i.fetches.Load() < 2; {
 		if time.Now().After(deadline) {
 			t.Fatal("the set is not renewed")
 		}
