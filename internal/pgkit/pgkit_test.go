@@ -72,7 +72,7 @@ func TestOutages(t *testing.T) {
 	synctest.Test(t, goThroughOutages)
 }
 
-func goThroughOutages(t *testing.T) { //nolint:thelper // It is the test.
+func goThroughOutages(t *testing.T) {
 	p := NewPresence(10*time.Second, nil)
 	defer p.Close()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }

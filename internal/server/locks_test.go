@@ -374,7 +374,7 @@ func TestLockKeyReusedWhileWaiting(t *testing.T) {
 	if r := <-waiting; r.status != http.StatusUnprocessableEntity || r.body.Code != "idempotency_key_reused" {
 		t.Errorf("%d %s, %v", r.status, r.raw, r.err)
 	}
-	e.lock("next", "1m", "5s", "k").want(http.StatusCreated)
+	e.lock("next", "1m", "30s", "k").want(http.StatusCreated)
 }
 
 func TestLockExpires(t *testing.T) {

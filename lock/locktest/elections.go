@@ -118,13 +118,13 @@ func (s *suite) lead() time.Duration {
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
 	var mu sync.Mutex
-	var leader context.Context // the term of who leads, nil between two
+	var ended func() error // why the term of who leads has ended, nil between two
 	last := dead.Token(name)
 	begin := func(term context.Context, number int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		// Where the process stood still, who was elected later may get here before the last one has left. But terms never overlap.
-		both, late := leader != nil && leader.Err() == nil, number <= last
+		both, late := ended != nil && ended() == nil, number <= last
 		if term.Err() == nil {
 			if both {
 				s.Error("two lead at once")
@@ -134,14 +134,14 @@ func (s *suite) lead() time.Duration {
 			}
 		}
 		if !late {
-			leader, last = term, number
+			ended, last = term.Err, number
 		}
 	}
 	end := func(number int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		if number == last {
-			leader = nil
+			ended = nil
 		}
 	}
 	terms := make(chan time.Time)

@@ -102,7 +102,7 @@ func whoever(t *testing.T, all *[]<-chan *lock.Held) (i int, h *lock.Held) {
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)})
 	}
 	at, v, _ := reflect.Select(cases)
-	h, granted := v.Interface().(*lock.Held)
+	h, granted := reflect.TypeAssert[*lock.Held](v)
 	if !granted || h == nil {
 		t.Fatal("nothing was granted")
 	}
