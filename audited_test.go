@@ -30,7 +30,7 @@ func TestAudited(t *testing.T) {
 	testwait.Must(t, os.WriteFile(o.BeaconChain, chain, 0o600))
 	s, err := Open(ctx, o)
 	testwait.Must(t, err)
-	t.Cleanup(func() { testwait.Check(t, s.Close(testwait.Context(t, time.Minute))) })
+	t.Cleanup(func() { testwait.Check(t, s.Close(testwait.Context(t, testwait.Patience))) })
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(web.Close)
 	c := s.Client()
@@ -89,7 +89,7 @@ func TestAudited(t *testing.T) {
 	auditor, err := audit.New(audit.Options{URL: web.URL, Key: key.Verifier(), Chains: []string{relay.Chain().Hash()}, State: filepath.Join(t.TempDir(), "state")})
 	testwait.Must(t, err)
 	t.Cleanup(auditor.Close)
-	testwait.Eventually(t, 2*time.Minute, "a log with all of it", func() bool {
+	testwait.Eventually(t, testwait.Patience, "a log with all of it", func() bool {
 		r, err := auditor.Run(ctx)
 		testwait.Must(t, err)
 		if r.Finding != nil {

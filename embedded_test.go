@@ -90,7 +90,7 @@ func TestEmbedded(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(2 * time.Minute):
+	case <-time.After(testwait.Patience):
 		t.Fatal("the server does not end")
 	}
 	if err := s.Close(ctx); err != nil {

@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -20,7 +19,7 @@ func signs(t *testing.T, o Options) string {
 	s, err := Open(t.Context(), o)
 	testwait.Must(t, err)
 	var p logkeeper.Published
-	testwait.Eventually(t, time.Minute, "a checkpoint", func() bool {
+	testwait.Eventually(t, testwait.Patience, "a checkpoint", func() bool {
 		p, err = postgres.NewLogReader(s.db).Published(t.Context())
 		testwait.Must(t, err)
 		return p.Checkpoint != "" || p.Refused != ""

@@ -64,7 +64,7 @@ func TestReplicaOverHTTP(t *testing.T) {
 		}
 	}
 	// A user does not see drafts. The standby still has one; the primary has sold in it.
-	testwait.Eventually(t, time.Minute, "a standby that is read from", func() bool { state, _ := s.db.Replica(); return state.Usable })
+	testwait.Eventually(t, testwait.Patience, "a standby that is read from", func() bool { state, _ := s.db.Replica(); return state.Usable })
 	_, err = c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: "house", Currency: "EUR"})
 	testwait.Must(t, err)
 	campaign, err := c.CreateCampaign(t.Context(), client.CreateCampaignRequest{

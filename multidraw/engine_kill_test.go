@@ -55,7 +55,7 @@ func drawAsChild() int {
 	}
 	defer locks.Close()
 	e, err := multidraw.NewEngine(redisstore.New(client), lock.New(locks, lock.LockerOptions{}), multidraw.EngineOptions{
-		Lock: lock.Options{TTL: childLease, Wait: time.Minute},
+		Lock: lock.Options{TTL: childLease, Wait: testwait.Patience},
 	})
 	if err != nil {
 		return fail(err)
@@ -118,7 +118,7 @@ func TestEngineSurvivesKills(t *testing.T) {
 			t.Fatalf("after %d draws the child ended with %s", last, cmd.ProcessState)
 		}
 	}
-	e := newEngine(t, server.Client(t), multidraw.EngineOptions{Lock: lock.Options{Wait: time.Minute}})
+	e := newEngine(t, server.Client(t), multidraw.EngineOptions{Lock: lock.Options{Wait: testwait.Patience}})
 	got, err := e.DrawMultipleInRange(t.Context(), "kills", killedLow, killedHigh, killedDraws, multidraw.Order{ID: "op"})
 	testwait.Must(t, err)
 	unbroken, err := e.DrawMultipleInRange(t.Context(), "unbroken", killedLow, killedHigh, killedDraws, multidraw.Order{ID: "op", Seed: new(killedSeed())})

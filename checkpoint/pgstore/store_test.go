@@ -246,7 +246,7 @@ func TestCommitsAreLost(t *testing.T) {
 	key := checkpoint.Key{LockKey: "bank", ID: "op"}
 	var res *checkpoint.Result[int64]
 	var err error
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(testwait.Patience); ; {
 		_, err = newMover(t, s, 1, nil).Run(t.Context(), key, transfers{n}, checkpoint.Call{})
 		if err == nil {
 			break
@@ -390,7 +390,7 @@ func TestInstallAndSweep(t *testing.T) {
 		testwait.Must(t, s.Save(t.Context(), checkpoint.Key{LockKey: "k", ID: fmt.Sprint(i)}, save))
 	}
 	swept := 0
-	for deadline := time.Now().Add(30 * time.Second); swept < 2 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testwait.Patience); swept < 2 && time.Now().Before(deadline); {
 		n, err := s.Sweep(t.Context(), 1)
 		testwait.Must(t, err)
 		swept += n

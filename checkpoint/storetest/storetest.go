@@ -189,7 +189,7 @@ func (s *suite) expiry() {
 	save.TTL, save.Ended = 300*time.Millisecond, true
 	began := time.Now()
 	testwait.Must(s, s.try(save))
-	testwait.Eventually(s, 30*time.Second, "the state expires", func() bool {
+	testwait.Eventually(s, testwait.Patience, "the state expires", func() bool {
 		body, err := s.Store.Load(s.Context(), s.one)
 		return err == nil && body == nil
 	})

@@ -99,7 +99,7 @@ func (s *suite) ahead() {
 	dead, err := s.claims.Claim(s.Context(), s.pool, 1)
 	testwait.Must(s, err)
 	s.exec(s.sql(`UPDATE @ SET locked = locked + interval '1 hour' WHERE post = 1`))
-	testwait.Eventually(s, time.Minute, "the claim is released", func() bool {
+	testwait.Eventually(s, testwait.Patience, "the claim is released", func() bool {
 		released, err := s.claims.ReleaseStale(s.Context(), s.pool, 100*time.Millisecond, 10)
 		testwait.Must(s, err)
 		return len(released) == 1 && released[0].LockID == dead.LockID

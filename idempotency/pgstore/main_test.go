@@ -88,7 +88,7 @@ func TestConformance(t *testing.T) {
 // kill lets one of the server's processes die as by a crash, which takes all others with it, and waits until it is back.
 func kill(t *testing.T, url string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(testwait.Patience)
 	conn, err := pgx.Connect(t.Context(), url)
 	testwait.Must(t, err)
 	var pid int

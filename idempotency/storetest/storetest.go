@@ -72,7 +72,7 @@ type suite struct {
 }
 
 // patience bounds what should be quick on an idle machine, and may run on a busy one.
-const patience = 60 * time.Second
+const patience = testwait.Patience
 
 // short is a lease that is meant to run out, long one that is not.
 const (

@@ -242,7 +242,7 @@ func TestKeySetRefreshAhead(t *testing.T) {
 	testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
 	clock.advance(setRefreshAfter)
 	testwait.Must(t, testwait.Err(a.Authenticate(t.Context(), token)))
-	for deadline := time.Now().Add(10 * time.Second); i.fetches.Load() < 2; {
+	for deadline := time.Now().Add(testwait.Patience); i.fetches.Load() < 2; {
 		if time.Now().After(deadline) {
 			t.Fatal("the set is not renewed")
 		}
@@ -339,10 +339,15 @@ func TestIssuerHangs(t *testing.T) {
 	i.wait = release
 	i.mu.Unlock()
 	defer close(release)
-	clock.advance(setFresh)
-	start := time.Now()
-	testwait.Check(t, testwait.Err(a.Authenticate(t.Context(), token)))
-	if waited := time.Since(start); waited > 4*time.Second {
+	const most = 4 * time.Second
+	waited := 2 * most
+	for try := 0; try < 3 && waited > most; try++ { // The machine may stall.
+		clock.advance(setFresh)
+		start := time.Now()
+		testwait.Check(t, testwait.Err(a.Authenticate(t.Context(), token)))
+		waited = time.Since(start)
+	}
+	if waited > most {
 		t.Errorf("waited %s", waited)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

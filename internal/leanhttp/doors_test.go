@@ -139,7 +139,7 @@ func TestConnectionsHaveALimit(t *testing.T) {
 		for _, p := range open {
 			_ = p.Close()
 		}
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(testwait.Patience)
 		for r.server.open.Load() > 0 && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond) // Nothing tells when the server has seen the ends.
 		}

@@ -112,7 +112,7 @@ func (r *rig) dial() *peer {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(testwait.Patience))
 	return &peer{Conn: c, t: r.T, read: bufio.NewReader(c)}
 }
 

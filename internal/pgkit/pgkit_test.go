@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -68,6 +69,10 @@ func TestClassify(t *testing.T) {
 // TestOutages goes through the times of an outage.
 func TestOutages(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, goThroughOutages)
+}
+
+func goThroughOutages(t *testing.T) {
 	p := NewPresence(10*time.Second, nil)
 	defer p.Close()
 	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }

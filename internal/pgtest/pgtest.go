@@ -14,18 +14,22 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
 	// startLimit bounds a start of PostgreSQL on a loaded machine.
-	startLimit = 60 * time.Second
+	startLimit = testwait.Patience
 	// leakLimit is how long goroutines may take to end after the tests.
-	leakLimit = 20 * time.Second
+	leakLimit = testwait.Patience
 	// adminLimit bounds the making or dropping of a database.
-	adminLimit = 60 * time.Second
+	adminLimit = testwait.Patience
+	// inUse is PostgreSQL's code for a database that others are connected to.
+	inUse = "55006"
 )
 
 // Migrate brings an empty database to the schema that a package's tests need.
@@ -241,7 +245,7 @@ func (h *harness) template(migrate Migrate) *template {
 			return
 		}
 		// A copy is refused while anybody is connected: a migration's pool may take a moment to be gone.
-		tmpl.err = h.admin("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '" + tmpl.name + "'")
+		tmpl.err = h.admin("SELECT pg_terminate_backend(pid, 50000) FROM pg_stat_activity WHERE datname = '" + tmpl.name + "'")
 	})
 	return tmpl
 }
@@ -268,10 +272,17 @@ func (h *harness) admin(sql string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", sql, err), conn.Close(ctx))
+	for {
+		_, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		// PostgreSQL waits for 5 s only until others' sessions are gone from a database that is to be copied or dropped.
+		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == inUse && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", sql, err)
+		}
+		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
 	}
-	return conn.Close(ctx)
 }
 
 // missing ends a test that can't have its PostgreSQL: a failure in CI, where

@@ -78,7 +78,7 @@ func TestServerSurvivesBeingKilled(t *testing.T) {
 	p, err := os.FindProcess(i.PID())
 	testwait.Must(t, err)
 	testwait.Must(t, p.Kill())
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(testwait.Patience)
 	for i.Restarts() == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("PostgreSQL didn't come back")

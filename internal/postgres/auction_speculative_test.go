@@ -117,8 +117,9 @@ func TestBidsSentAhead(t *testing.T) {
 		return slices.Contains(reasons, reason)
 	}
 
-	// The first bids find nothing remembered, read under the lock, and may overtake one that is speculative by then. A machine
-	// that is so slow that the database's clock has to be asked again lets others do so, too. But such bids are few.
+	// The first bids find nothing remembered, read under the lock, and may overtake one that is speculative by then. But
+	// such bids are few.
+	knowTheTime(t, here.db)
 	storm(func() {}, func() bool { _, outcomes, _ := here.retries.seen(); return len(outcomes) >= 400 })
 	if reasons, outcomes, _ := here.retries.seen(); len(reasons) > len(outcomes)/20 {
 		t.Errorf("of %d undisturbed transactions some were run again for %v", len(outcomes), reasons)

@@ -22,7 +22,7 @@ import (
 const (
 	// shortTTL lets many tenures pass in a few seconds.
 	shortTTL = 900 * time.Millisecond
-	patience = 30 * time.Second
+	patience = testwait.Patience
 	// slack is how late a goroutine may notice the end of its context, on a machine that does nothing else. The tests on fake time allow
 	// nothing.
 	slack = 500 * time.Millisecond
@@ -317,7 +317,7 @@ func TestAHandOverNeedsNoExpiry(t *testing.T) {
 	began := make(chan tenure)
 	stops := map[string]func(){}
 	for _, holder := range []string{"a", "b", "c"} {
-		stops[holder] = campaign(t, newElections(t, db), holder, time.Minute, func(ctx context.Context, term int64) {
+		stops[holder] = campaign(t, newElections(t, db), holder, 2*patience, func(ctx context.Context, term int64) {
 			select {
 			case began <- tenure{holder, term}:
 				<-ctx.Done()

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/command"
@@ -136,7 +135,7 @@ func TestStoredKeys(t *testing.T) {
 	becomes := func(when string) {
 		t.Helper()
 		var got int64
-		testwait.Eventually(t, time.Minute, when, func() bool {
+		testwait.Eventually(t, testwait.Patience, when, func() bool {
 			var err error
 			got, err = db.StoredKeys(t.Context())
 			testwait.Must(t, err)

@@ -35,7 +35,7 @@ func TestClosingsRest(t *testing.T) {
 	defer stop()
 	over := make(chan error, 1)
 	go func() { over <- testwait.Err(books.CloseAccounts(ctx, forever)) }()
-	testwait.Eventually(t, time.Minute, "the first part is closed", func() bool { return closed() > 0 })
+	testwait.Eventually(t, testwait.Patience, "the first part is closed", func() bool { return closed() > 0 })
 	if n := closed(); n > closeAtFirst {
 		t.Errorf("closed %d accounts before the first pause", n)
 	}

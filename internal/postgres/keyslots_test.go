@@ -219,7 +219,8 @@ func TestATurnWaitsForWhoWroteAKey(t *testing.T) {
 					}
 				}()
 				testwait.Eventually(t, patience, "the other one waits", func() bool {
-					return ask[int](t, s.db, `SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'`) > 0
+					return ask[int](t, s.db, `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+						WHERE NOT granted AND locktype = 'transactionid' AND datname = current_database()`) > 0
 				})
 				status := 201
 				if commits {
@@ -263,7 +264,8 @@ func TestWhoWritesAKeyWaitsForATurn(t *testing.T) {
 	}
 	before, during := write("before"), write("during")
 	testwait.Eventually(t, patience, "both wait", func() bool {
-		return ask[int](t, s.db, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'idempotency_keys'::regclass`) == 2
+		return ask[int](t, s.db, `SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+			WHERE NOT granted AND relation = 'idempotency_keys'::regclass AND datname = current_database()`) == 2
 	})
 	testwait.Must(t, turn.Commit(t.Context()))
 	testwait.Must(t, <-during)

@@ -20,7 +20,7 @@ import (
 )
 
 // soon bounds every wait for a round; rounds are a second apart, and attempts not much more.
-const soon = time.Minute
+const soon = testwait.Patience
 
 // beaconOptions has a process ask the given relays, in turn, and wait for the answer of each.
 func beaconOptions(t *testing.T, of *beacontest.Server, relays ...string) lottery.Options {

@@ -360,7 +360,7 @@ func (w *world) failOver() {
 		s.proxy.Refuse(true)
 	}
 	// What their sessions had under way ends before, one way or the other.
-	exec(w.T, w.around, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+	exec(w.T, w.around, `SELECT pg_terminate_backend(pid, 50000) FROM pg_stat_activity
 		WHERE datname = current_database() AND pid <> ALL ($1)`, w.ownSessions())
 	exec(w.T, w.around, `SELECT model.go_back()`)
 	for _, s := range w.servers {

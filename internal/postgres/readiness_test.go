@@ -46,7 +46,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 	becomes(t, db, "")
 
 	// A look does not take the end of its own connection for an absent database.
-	execAll(t, db, fmt.Sprintf(`SELECT pg_terminate_backend(%d, 10000)`, db.ready.conn.PgConn().PID()))
+	execAll(t, db, fmt.Sprintf(`SELECT pg_terminate_backend(%d, 50000)`, db.ready.conn.PgConn().PID()))
 	db.ready.asked = time.Time{}
 	if err := db.Ready(t.Context()); err != nil {
 		t.Errorf("after the end of its connection: %v", err)

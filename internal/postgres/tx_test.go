@@ -121,7 +121,7 @@ func TestReruns(t *testing.T) {
 // terminate ends the transaction's backend and waits until it is gone.
 func terminate(ctx context.Context, tx pgx.Tx, other *DB) error {
 	var ended bool
-	err := other.pool.QueryRow(ctx, `SELECT pg_terminate_backend($1, 10000)`, int(tx.Conn().PgConn().PID())).Scan(&ended)
+	err := other.pool.QueryRow(ctx, `SELECT pg_terminate_backend($1, 50000)`, int(tx.Conn().PgConn().PID())).Scan(&ended)
 	if err == nil && !ended {
 		err = errors.New("the backend did not end")
 	}
@@ -150,6 +150,10 @@ func TestDeadlocksAreRunAgain(t *testing.T) {
 		group.Go(func() {
 			first := true
 			err := db.run(t.Context(), "test", func(ctx context.Context, tx pgx.Tx) error {
+				// A slow machine must not be too late for the deadlock.
+				if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '60s'`); err != nil {
+					return err
+				}
 				if err := add(ctx, tx, order[0], 1); err != nil {
 					return err
 				}
@@ -383,14 +387,14 @@ func TestOpen(t *testing.T) {
 // and succeeds under its key when there is room again.
 func TestAServerThatRunsOut(t *testing.T) {
 	t.Parallel()
-	db := open(t, Options{URL: database(t), UnavailableAfter: time.Second})
-	s := newLedgerService(t, db)
-	fund(t, s, 10, "ann")
+	url := database(t)
+	s, calm := newLedgerService(t, open(t, Options{URL: url, UnavailableAfter: time.Second})), open(t, Options{URL: url})
+	fund(t, newLedgerService(t, calm), 10, "ann")
 	deposits := int64(0)
 	for _, code := range []string{"53100", "53200", "53400", "58030"} {
-		exec(t, db, `CREATE OR REPLACE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
+		exec(t, calm, `CREATE OR REPLACE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS
 			$$ BEGIN RAISE EXCEPTION 'there is no room' USING ERRCODE = '`+code+`'; END $$`)
-		exec(t, db, `CREATE TRIGGER full_disk BEFORE INSERT ON transfers EXECUTE FUNCTION full_disk()`)
+		exec(t, calm, `CREATE TRIGGER full_disk BEFORE INSERT ON transfers EXECUTE FUNCTION full_disk()`)
 		var tried []command.Command[ledger.Op]
 		for settled := false; !settled; {
 			deposits++
@@ -402,7 +406,7 @@ func TestAServerThatRunsOut(t *testing.T) {
 			}
 			// On a slow machine, the database may not have answered for a second: then nobody knows, and the next one tells.
 		}
-		exec(t, db, `DROP TRIGGER full_disk ON transfers`)
+		exec(t, calm, `DROP TRIGGER full_disk ON transfers`)
 		for _, deposit := range tried {
 			testwait.Eventually(t, patience, "the deposit is made", func() bool {
 				a, err := s.Execute(t.Context(), deposit)
@@ -410,7 +414,7 @@ func TestAServerThatRunsOut(t *testing.T) {
 			})
 		}
 	}
-	if a, err := s.Account(t.Context(), "ann"); err != nil || a.Available != 10+deposits {
+	if a, err := newLedgerService(t, calm).Account(t.Context(), "ann"); err != nil || a.Available != 10+deposits {
 		t.Errorf("ann has %+v, %v", a, err)
 	}
 }

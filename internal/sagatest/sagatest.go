@@ -35,7 +35,7 @@ type Harness struct {
 
 const (
 	// patience bounds every wait. A slow database may need some of it, a bug all.
-	patience = time.Minute
+	patience = testwait.Patience
 	// lease is after how long the saga of a process that has died is taken over.
 	lease = time.Second
 	// waitForRow is how long a branch waits for a row of another transaction.

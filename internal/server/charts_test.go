@@ -81,7 +81,7 @@ func TestDeadlocksAreRemembered(t *testing.T) {
 		t.Fatalf("%d %s", r.status, r.raw)
 	}
 	// It is remembered behind the transaction that lets the request know.
-	eventually(t, time.Minute, "it is remembered", func() bool {
+	eventually(t, patience, "it is remembered", func() bool {
 		found, _ := e.get("/v1/admin/deadlocks").want(http.StatusOK).at("deadlocks").([]any)
 		return len(found) == 1
 	})

@@ -203,7 +203,7 @@ func TestStreamsOfOnePrincipal(t *testing.T) {
 		}
 		_ = stream.Body.Close()
 		_ = first.ws.CloseNow()
-		eventually(t, livePatience, "there is room again", func() bool {
+		eventually(t, patience, "there is room again", func() bool {
 			ws, _, err := who.dial(nil)
 			if err == nil {
 				t.Cleanup(func() { _ = ws.CloseNow() })

@@ -99,7 +99,7 @@ func TestTopicsOfDraftsAreHidden(t *testing.T) {
 		if h := c.hear(); h.Problem == nil || h.Problem.Code != "not_found" {
 			t.Errorf("a user follows the draft %s from its beginning: %+v", topic, h)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), livePatience)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		request, err := user.request(ctx, send{method: http.MethodGet, path: "/v1/events?topic=" + topic})
 		must(t, err)
 		request.URL.Host = strings.TrimPrefix(l.url, "http://")

@@ -78,7 +78,7 @@ func TestRevokedKeyIsRefusedWithin5Seconds(t *testing.T) {
 		e.revoke(id).want(http.StatusOK)
 		began := time.Now()
 		// It is used without a pause meanwhile, so that nothing it left in a cache is forgotten for want of use.
-		eventually(t, time.Minute, "the revoked key is refused", func() bool { return !used() })
+		eventually(t, patience, "the revoked key is refused", func() bool { return !used() })
 		took := time.Since(began)
 		for range 20 {
 			e.by(secret).get("/v1/campaigns").problem(http.StatusUnauthorized, "unauthorized")

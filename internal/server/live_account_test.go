@@ -143,14 +143,14 @@ func TestASlowFollowerOfAnAccountIsDropped(t *testing.T) {
 	e := newEnv(t)
 	e.account("ann", "EUR", 100)
 	e.account("bob", "EUR", 100)
-	l := newLiveEnv(t, e, live.Options{Buffer: 50}, func(o *LiveOptions) { o.Times.Write, o.Times.Linger = time.Second, livePatience })
+	l := newLiveEnv(t, e, live.Options{Buffer: 50}, func(o *LiveOptions) { o.Times.Write, o.Times.Linger = time.Second, patience })
 	id := e.started(oneRound, `"cooldown":"0s"`)
 	e.bid(id, "ann", 10).want(http.StatusCreated)
 	slow := l.connect()
 	slow.subscribe("account:ann", "")
 	conn := e.connect()
 	defer func() { _ = conn.Close(context.Background()) }()
-	eventually(t, 3*livePatience, "it is dropped", func() bool { // The kernels take some MB before.
+	eventually(t, 3*patience, "it is dropped", func() bool { // The kernels take some MB before.
 		_, err := conn.Exec(t.Context(), `WITH a AS (UPDATE auctions SET seq = seq + 5000, version = version + 1, revision = gen_random_uuid() WHERE id = $1 RETURNING seq)
 			INSERT INTO auction_bids (auction, seq, account, amount, previous_amount, round, rank, at, hold, outbid, floor)
 			SELECT $1, a.seq - 5000 + i, 'bob', 20, 0, 1, 1, clock_timestamp(), gen_random_uuid(), 3, 21 FROM a, generate_series(1, 5000) AS i`, id)

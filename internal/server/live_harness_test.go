@@ -69,7 +69,7 @@ func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOpti
 	running.Go(func() { l.hub.Run(ctx) })
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		ending, stop := context.WithTimeout(context.Background(), livePatience)
+		ending, stop := context.WithTimeout(context.Background(), patience)
 		defer stop()
 		testwait.Check(t, l.edge.Close(ending))
 		listener.Close()
@@ -89,7 +89,7 @@ func (l *liveEnv) dial(header http.Header, protocols ...string) (*websocket.Conn
 		h.Set("Authorization", "Bearer "+l.as)
 	}
 	maps.Copy(h, header)
-	ctx, cancel := context.WithTimeout(l.t.Context(), livePatience)
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
 	return websocket.Dial(ctx, l.url+livePath, &websocket.DialOptions{HTTPClient: l.http, HTTPHeader: h, Subprotocols: protocols})
 }
@@ -131,7 +131,7 @@ type heard struct {
 
 func (c *wsClient) hear() heard {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), livePatience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	_, raw, err := c.ws.Read(ctx)
 	must(c.t, err)
@@ -143,7 +143,7 @@ func (c *wsClient) hear() heard {
 // ended reads until the connection ends, and returns its close code and the last message.
 func (c *wsClient) ended() (websocket.StatusCode, heard) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), livePatience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	var last heard
 	for {

@@ -101,7 +101,7 @@ func TestManySockets(t *testing.T) {
 		l.hub.Committed(topic, seq, func() []live.Event {
 			return []live.Event{{Seq: seq, Type: "test", At: at, Data: json.RawMessage(`{"account":"ann","amount":100,"previous_amount":0,"round":1,"rank":1}`)}}
 		})
-		eventually(t, livePatience, "all have it", func() bool { return got.Load() == int64(n)*seq })
+		eventually(t, patience, "all have it", func() bool { return got.Load() == int64(n)*seq })
 	}
 	cancel()
 	clients.Wait()

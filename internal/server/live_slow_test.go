@@ -18,7 +18,7 @@ import (
 func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(o *LiveOptions) { o.Times.Write, o.Times.Linger = livePatience, livePatience })
+	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(o *LiveOptions) { o.Times.Write, o.Times.Linger = livePatience, patience })
 	id := e.auctioned(oneRound, "")
 	topic := "auction:" + id
 	stalled, quick := l.connect(), l.connect()
@@ -55,7 +55,7 @@ func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	if code, _ := stalled.ended(); code != websocket.StatusTryAgainLater {
 		t.Errorf("closed with %d", code)
 	}
-	eventually(t, livePatience, "the server lets go of it", func() bool { return l.edge.Connections() == 1 })
+	eventually(t, patience, "the server lets go of it", func() bool { return l.edge.Connections() == 1 })
 	again := l.connect()
 	again.say(`{"op":"subscribe","topic":%q,"since":%d}`, topic, last)
 	if h := again.hear(); h.Op != "subscribed" || *h.Seq != rounds*each {
@@ -66,13 +66,24 @@ func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	}
 }
 
-// TestAClientThatIsGoneIsNoticed has a client that answers no ping.
+// TestAClientThatIsGoneIsNoticed has a client that answers no ping. A slow machine may keep the one that does from answering in time.
 func TestAClientThatIsGoneIsNoticed(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
+	for pong := 3 * time.Second; !goneIsNoticed(t, e, pong); pong *= 2 {
+		if pong > time.Minute {
+			t.Fatal("the one that answers was given up, too")
+		}
+	}
+}
+
+// goneIsNoticed reports false if the client that answers was given up, too.
+func goneIsNoticed(t *testing.T, e *env, pong time.Duration) bool {
+	t.Helper()
 	l := newLiveEnv(t, e, live.Options{}, func(o *LiveOptions) {
-		o.Times.Recheck, o.Times.Ping, o.Times.Pong = 20*time.Millisecond, 40*time.Millisecond, 3*time.Second
+		o.Times.Recheck, o.Times.Ping, o.Times.Pong = 20*time.Millisecond, 40*time.Millisecond, pong
 	})
+	began := time.Now()
 	var pings atomic.Int64
 	quiet, _, err := websocket.Dial(t.Context(), l.url+livePath, &websocket.DialOptions{
 		HTTPClient: l.http, HTTPHeader: http.Header{"Authorization": {"Bearer " + l.as}},
@@ -82,14 +93,12 @@ func TestAClientThatIsGoneIsNoticed(t *testing.T) {
 	defer func() { _ = quiet.CloseNow() }()
 	ctx := quiet.CloseRead(t.Context()) // It reads, and so answers.
 	gone := l.connect()
-	if n := l.edge.Connections(); n != 2 {
+	defer func() { _ = gone.ws.CloseNow() }()
+	if n := l.edge.Connections(); n != 2 && time.Since(began) < pong {
 		t.Fatalf("%d clients", n)
 	}
-	eventually(t, livePatience, "one is given up", func() bool { return l.edge.Connections() == 1 })
+	eventually(t, patience, "one is given up", func() bool { return l.edge.Connections() < 2 })
 	before := pings.Load()
-	eventually(t, livePatience, "the other one is asked again", func() bool { return pings.Load() > before+20 })
-	if ctx.Err() != nil || l.edge.Connections() != 1 {
-		t.Error("the other one was given up, too")
-	}
-	_ = gone.ws.CloseNow()
+	eventually(t, patience, "the other one is asked again", func() bool { return pings.Load() > before+20 || ctx.Err() != nil })
+	return ctx.Err() == nil && l.edge.Connections() == 1
 }

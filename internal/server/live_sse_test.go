@@ -43,7 +43,7 @@ func block(t *testing.T, r *bufio.Reader) []string {
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	const limit = 2 * time.Second // A stream must outlive what requests are given.
+	const limit = 5 * time.Second // A stream must outlive what requests are given.
 	l := newHastyLiveEnv(t, e, live.Options{}, func(o *LiveOptions) { o.Times.Write, o.Times.KeepAlive = limit, limit+time.Second }, limit)
 	e.account("ann", "EUR", 1000)
 	id := e.started(oneRound, `"cooldown":"0s"`)
@@ -129,7 +129,7 @@ func TestServerSentEventsAreRefused(t *testing.T) {
 			t.Errorf("%s: %s", query, r.Status)
 		}
 		_ = r.Body.Close()
-		eventually(t, livePatience, "the stream ends", func() bool { return l.hub.Stats().Subscribers == 0 && l.edge.Connections() == 0 })
+		eventually(t, patience, "the stream ends", func() bool { return l.hub.Stats().Subscribers == 0 && l.edge.Connections() == 0 })
 	}
 	r := l.stream(t, "/v1/events"+topic, http.Header{"Last-Event-Id": {"nonsense"}})
 	if r.StatusCode != 400 {

@@ -353,11 +353,11 @@ func TestShutdownEndsSocketsAndStreamsWithAnswers(t *testing.T) {
 	held, open := e.gate("auction_bids")
 	c.say(`{"op":"bid","id":1,"auction":%q,"account":"ann","amount":100,"key":"k"}`, id)
 	held("the bid is under way")
-	ctx, cancel := context.WithTimeout(t.Context(), livePatience) // Although one of them never answers.
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // Although one of them never answers.
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- l.edge.Close(ctx) }()
-	eventually(t, livePatience, "no more streams are taken", func() bool {
+	eventually(t, patience, "no more streams are taken", func() bool {
 		r := l.stream(t, "/v1/events?topic=auction:"+id, nil)
 		_ = r.Body.Close()
 		return r.StatusCode == http.StatusServiceUnavailable

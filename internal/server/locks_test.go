@@ -299,7 +299,7 @@ func (e *env) ring(servers []*env, n int, name string) (took time.Duration) {
 	}
 	line := fmt.Sprintf(`level=WARN msg="deadlock broken" cycle="[%s]" keys="[%s]" victim=`,
 		strings.Join(slices.Concat(owners[r.who:], owners[:r.who]), " "), strings.Join(wanted, " "))
-	eventually(t, time.Minute, "the cycle is in the log once", func() bool { return strings.Count(e.logs.String(), line) == 1 })
+	eventually(t, patience, "the cycle is in the log once", func() bool { return strings.Count(e.logs.String(), line) == 1 })
 	return took
 }
 
@@ -374,7 +374,7 @@ func TestLockKeyReusedWhileWaiting(t *testing.T) {
 	if r := <-waiting; r.status != http.StatusUnprocessableEntity || r.body.Code != "idempotency_key_reused" {
 		t.Errorf("%d %s, %v", r.status, r.raw, r.err)
 	}
-	e.lock("next", "1m", "5s", "k").want(http.StatusCreated)
+	e.lock("next", "1m", "30s", "k").want(http.StatusCreated)
 }
 
 func TestLockExpires(t *testing.T) {

@@ -83,7 +83,7 @@ func (e *env) sealed(more string) (id string) {
 	for range 3 {
 		e.buy(id, "alice").want(http.StatusCreated)
 	}
-	testwait.Eventually(e.t, time.Minute, "the seal in the log, with a witness", func() bool { return e.get("/v1/campaigns/"+id+"/seal").status == http.StatusOK })
+	testwait.Eventually(e.t, patience, "the seal in the log, with a witness", func() bool { return e.get("/v1/campaigns/"+id+"/seal").status == http.StatusOK })
 	return id
 }
 
@@ -109,7 +109,7 @@ func TestASealThatWitnessesHaveSeen(t *testing.T) {
 		e.buy(id, "alice").want(http.StatusCreated)
 	}
 	var sealed *reply
-	testwait.Eventually(t, time.Minute, "the seal in the log, with two witnesses", func() bool {
+	testwait.Eventually(t, patience, "the seal in the log, with two witnesses", func() bool {
 		sealed = e.get(base + "/seal")
 		return sealed.status == http.StatusOK && sealed.num("witnesses") == 2
 	})
@@ -123,7 +123,7 @@ func TestASealThatWitnessesHaveSeen(t *testing.T) {
 		t.Errorf("%s\nof %s", sealed.body, c.body)
 	}
 	var public *reply
-	testwait.Eventually(t, time.Minute, "the seal on the public page", func() bool {
+	testwait.Eventually(t, patience, "the seal on the public page", func() bool {
 		public = e.get("/p/campaigns/" + id + "/state").want(http.StatusOK)
 		return public.at("seal") != nil && public.num("seal.witnesses") == 2 // the page is kept for a moment, so it may still be of the time before
 	})

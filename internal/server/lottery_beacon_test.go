@@ -19,7 +19,7 @@ import (
 func newBeaconEnv(t *testing.T) (*env, *beacontest.Server) {
 	t.Helper()
 	random := beacontest.New(t)
-	client, err := beacon.NewClient(beacon.ClientOptions{Relays: []string{random.URL()}, Timeout: time.Second})
+	client, err := beacon.NewClient(beacon.ClientOptions{Relays: []string{random.URL()}, Timeout: patience})
 	must(t, err)
 	t.Cleanup(client.Close)
 	return newEnvWith(t, setup{beacon: &lottery.BeaconOptions{Chain: random.Chain(), Source: client}}), random

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -62,7 +61,7 @@ func TestMultidrawStates(t *testing.T) {
 		e.post("/v1/multidraws", `{"lock_key":"large","count":12000,"range":{"min":1,"max":6}}`).want(http.StatusCreated).str("id"),
 	}
 	const saves = 1 + 12
-	eventually(t, time.Minute, "all saves are reported", func() bool {
+	eventually(t, patience, "all saves are reported", func() bool {
 		return e.metric(`fairlead_checkpoint_operations_total{operation="save",result="ok"}`) == saves
 	})
 	for name, want := range map[string]float64{
@@ -83,7 +82,7 @@ func TestMultidrawStates(t *testing.T) {
 	cut := e.interruptedMultidraw()
 	// The run that was fenced has told so when it ends. What was started and not cut is completed, and has told nothing else.
 	key := "key=lottery:state:cut:" + cut
-	eventually(t, time.Minute, "the refused save is reported", func() bool {
+	eventually(t, patience, "the refused save is reported", func() bool {
 		return e.metric(`fairlead_checkpoint_operations_total{operation="save",result="failed"}`) == 1
 	})
 	e.post("/v1/multidraws/"+cut+"/resume", "").want(http.StatusOK)

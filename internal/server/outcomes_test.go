@@ -178,8 +178,11 @@ func (e *env) takeAway(w takenAway) {
 			s.key = newUUID()
 			var first *reply
 			if repeated {
-				first = e.send(s)
+				first = e.answered(s, "before an outage: "+w.kind.name)
 			}
+			eventually(e.t, patience, "nothing runs in the background", func() bool {
+				return e.count("multidraws WHERE status = 'running'")+e.count("sagas WHERE status = 'pending'") == 0
+			})
 			before := e.snapshot()
 			e.proxy.TakeAway(step, w.manner)
 			said := e.send(s)
@@ -214,17 +217,20 @@ func (e *env) patiently(k kindOfRequest) send {
 	return k.make(e)
 }
 
+// answered repeats a request until it is decided.
+func (e *env) answered(s send, what string) (last *reply) {
+	e.t.Helper()
+	eventually(e.t, patience, "an answer: "+what, func() bool {
+		last = e.send(s)
+		return last.status < http.StatusInternalServerError
+	})
+	return last
+}
+
 // settles repeats a request until it is decided, and fails unless there is one decision, which all that was said agrees with.
 func (e *env) settles(s send, said, first *reply, what string) {
 	e.t.Helper()
-	answered := func() (last *reply) {
-		eventually(e.t, patience, "an answer: "+what, func() bool {
-			last = e.send(s)
-			return last.status < http.StatusInternalServerError
-		})
-		return last
-	}
-	last := answered()
+	last := e.answered(s, what)
 	for _, earlier := range []*reply{said, first} {
 		if earlier != nil && earlier.status < http.StatusInternalServerError && (last.status != earlier.status || string(last.body) != string(earlier.body)) {
 			e.t.Errorf("another decision: %d %s, after %s", last.status, last.body, what)
@@ -233,7 +239,7 @@ func (e *env) settles(s send, said, first *reply, what string) {
 	if last.status >= http.StatusBadRequest && last.status != http.StatusPaymentRequired {
 		e.t.Errorf("settled by %d %s, after %s", last.status, last.body, what)
 	}
-	if again := answered(); string(again.body) != string(last.body) || again.header.Get("Idempotent-Replayed") == "" {
+	if again := e.answered(s, what); string(again.body) != string(last.body) || again.header.Get("Idempotent-Replayed") == "" {
 		e.t.Errorf("again: %d %s, after %s", again.status, again.body, what)
 	}
 }

@@ -126,7 +126,7 @@ func TestCommandsGoOnWhileAllReadsHang(t *testing.T) {
 	defer reading.Wait()
 	defer close(stop)
 	defer release()
-	eventually(t, hangTimeout, "reads hang", func() bool { return e.blocked() > 0 })
+	eventually(t, patience, "reads hang", func() bool { return e.blocked() > 0 })
 	for range 10 {
 		e.within("/v1/deposits", `{"account":"alice","amount":5}`).want(http.StatusCreated)
 	}
@@ -160,7 +160,7 @@ func TestAProofIsBuiltOnce(t *testing.T) {
 	whole, member, anybody := user.readers(proofs/2, base+"/proof"), user.readers(1, base+"/proof/positions/"+position),
 		e.by("").readers(inclusions, "/p/campaigns/"+id+"/positions/"+position)
 	more := e.readers(proofs/2, base+"/proof")
-	eventually(t, hangTimeout, "the proof is being built", func() bool { return e.blocked() > 0 })
+	eventually(t, patience, "the proof is being built", func() bool { return e.blocked() > 0 })
 	// A tree and a proof, each built once.
 	const most = 2
 	e.account("carol", "EUR", 100)
@@ -196,7 +196,7 @@ func TestHeavyReadsAreRefusedBeyondTheirQueue(t *testing.T) {
 	release := e.hang("entries")
 	answers := e.readers(checksAtOnce+checksQueued, "/v1/integrity")
 	waiting := `fairlead_heavy_reads_waiting{kind="check"}`
-	eventually(t, hangTimeout, "the queue is full", func() bool {
+	eventually(t, patience, "the queue is full", func() bool {
 		return strings.Contains(string(e.by("").get("/metrics").body), waiting) && e.metric(waiting) == checksQueued
 	})
 	r := e.get("/v1/integrity").problem(http.StatusServiceUnavailable, "overloaded")
@@ -245,7 +245,7 @@ func TestVisitorsLeaveEntrantsAlone(t *testing.T) {
 	leave := occupy(e.server.archive.public)
 	answers := visitor.readers(proofsQueued, public)
 	const waiting = `fairlead_heavy_reads_waiting{kind="public"}`
-	eventually(t, hangTimeout, "the visitors wait", func() bool { return e.metric(waiting) == proofsQueued })
+	eventually(t, patience, "the visitors wait", func() bool { return e.metric(waiting) == proofsQueued })
 	visitor.get(public).problem(http.StatusServiceUnavailable, "overloaded")
 	entrant.get("/v1" + path).want(http.StatusOK)
 	leave()

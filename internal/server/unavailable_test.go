@@ -38,7 +38,7 @@ func TestEveryRouteSaysInTimeThatTheDatabaseIsAway(t *testing.T) {
 		group.Wait()
 		for _, e := range envs {
 			e.proxy.GiveBack()
-			eventually(t, time.Minute, "the database is back", func() bool {
+			eventually(t, patience, "the database is back", func() bool {
 				return e.post("/v1/deposits", `{"account":"alice","amount":1}`).status == http.StatusCreated
 			})
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -31,7 +30,7 @@ type Harness struct {
 }
 
 // patience bounds what should be quick, and may meet a slow database.
-const patience = time.Minute
+const patience = testwait.Patience
 
 func tests() conformance.Suite[*suite] {
 	of := conformance.NewTrial[*suite]

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -16,7 +15,7 @@ import (
 )
 
 // patience bounds the wait for a start.
-const patience = 30 * time.Second
+const patience = testwait.Patience
 
 // Server is a Redis server. Its methods are for one goroutine at a time.
 type Server struct {

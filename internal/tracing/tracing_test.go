@@ -222,7 +222,7 @@ func TestReports(t *testing.T) {
 	}{{http.StatusForbidden, "traces are lost"}, {http.StatusOK, "takes traces again"}, {http.StatusForbidden, "traces are lost"}} {
 		c.status.Store(int64(step.status))
 		before := strings.Count(logs.String(), step.says)
-		for deadline := time.Now().Add(30 * time.Second); strings.Count(logs.String(), step.says) == before; {
+		for deadline := time.Now().Add(testwait.Patience); strings.Count(logs.String(), step.says) == before; {
 			if time.Now().After(deadline) {
 				t.Fatalf("no %q in %s", step.says, logs.String())
 			}

@@ -58,7 +58,7 @@ func TestADeadlock(t *testing.T) {
 		}
 		second <- err
 	}()
-	testwait.Eventually(t, time.Minute, "ben waits", func() bool {
+	testwait.Eventually(t, testwait.Patience, "ben waits", func() bool {
 		s, err := backend.Snapshot(t.Context())
 		testwait.Must(t, err)
 		metrics.Sample(s)

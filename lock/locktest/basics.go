@@ -203,7 +203,7 @@ func (s *suite) cancelled() {
 	for i := range workers {
 		rng := newRand(s.rng.Uint64())
 		all.Go(func() {
-			for time.Now().Before(end) {
+			for time.Now().Before(end) || (granted.Load() == 0 || left.Load() == 0) && s.Context().Err() == nil && !s.Failed() {
 				k := own[i] // It is free, or soon will be.
 				if rng.IntN(2) == 0 {
 					k = shared[rng.IntN(len(shared))]

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
@@ -118,9 +117,33 @@ func (s *suite) lead() time.Duration {
 	testwait.Must(s.TB, err)
 	ctx, cancel := context.WithCancel(s.ctx())
 	defer cancel()
-	var inside atomic.Int32
-	var last atomic.Int64
-	last.Store(dead.Token(name))
+	var mu sync.Mutex
+	var ended func() error // why the term of who leads has ended, nil between two
+	last := dead.Token(name)
+	begin := func(term context.Context, number int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		// Where the process stood still, who was elected later may get here before the last one has left. But terms never overlap.
+		both, late := ended != nil && ended() == nil, number <= last
+		if term.Err() == nil {
+			if both {
+				s.Error("two lead at once")
+			}
+			if late {
+				s.Errorf("term %d after %d", number, last)
+			}
+		}
+		if !late {
+			ended, last = term.Err, number
+		}
+	}
+	end := func(number int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if number == last {
+			ended = nil
+		}
+	}
 	terms := make(chan time.Time)
 	var all sync.WaitGroup
 	for i := range 3 {
@@ -128,17 +151,12 @@ func (s *suite) lead() time.Duration {
 		e := s.candidate(b, name, fmt.Sprint("candidate ", i), ttl)
 		all.Go(func() {
 			e.Run(ctx, func(term context.Context, number int64) {
-				if inside.Add(1) != 1 {
-					s.Error("two lead at once")
-				}
-				if before := last.Swap(number); before >= number {
-					s.Errorf("term %d after %d", number, before)
-				}
+				begin(term, number)
+				defer end(number)
 				select {
 				case terms <- time.Now():
 				case <-term.Done():
 				}
-				inside.Add(-1)
 			})
 		})
 	}

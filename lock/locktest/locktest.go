@@ -125,7 +125,7 @@ func newKeys(n int) []string {
 }
 
 // patience bounds what should be quick on an idle machine, and may run on a busy one.
-const patience = 30 * time.Second
+const patience = testwait.Patience
 
 func (s *suite) ctx() context.Context {
 	s.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -24,10 +23,10 @@ func TestClosingSendsWhatIsToBeSent(t *testing.T) {
 	l := lock.New(b, lock.LockerOptions{})
 	for range 4 {
 		a := open(t, url, Options{})
-		h := acquire(t, lock.New(a, lock.LockerOptions{}), "k", lock.Options{Wait: time.Minute})
+		h := acquire(t, lock.New(a, lock.LockerOptions{}), "k", lock.Options{Wait: testwait.Patience})
 		done := make(chan error, 1)
 		go func() {
-			next, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
+			next, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: testwait.Patience})
 			if err == nil {
 				err = next.Release(t.Context())
 			}

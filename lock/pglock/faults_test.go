@@ -141,10 +141,10 @@ func TestDatabaseRestarts(t *testing.T) {
 	b := open(t, server.URL(), Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
 	acquire(t, l, "earlier", lock.Options{TTL: time.Hour})
-	h := acquire(t, l, "k", lock.Options{TTL: 20 * time.Second})
+	h := acquire(t, l, "k", lock.Options{TTL: testwait.Patience})
 	got := make(chan *lock.Held, 1)
 	go func() {
-		h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
+		h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: testwait.Patience})
 		testwait.Check(t, err)
 		got <- h
 	}()
@@ -207,11 +207,11 @@ func TestBlindHandOver(t *testing.T) {
 	b := open(t, pooled, Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
 	for range 5 {
-		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
+		h := acquire(t, l, "k", lock.Options{Wait: testwait.Patience})
 		got := make(chan time.Time, 1)
 		var released sync.WaitGroup
 		released.Go(func() {
-			h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
+			h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: testwait.Patience})
 			got <- time.Now()
 			if err != nil {
 				t.Error(err)
@@ -222,7 +222,7 @@ func TestBlindHandOver(t *testing.T) {
 		oneWaits(t, a)
 		began := time.Now()
 		testwait.Must(t, h.Release(t.Context()))
-		if took := (<-got).Sub(began); took > 30*time.Second {
+		if took := (<-got).Sub(began); took > testwait.Patience {
 			t.Errorf("handed over after %s", took)
 		}
 		released.Wait()

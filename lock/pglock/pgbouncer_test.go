@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"testing"
-	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -54,10 +53,10 @@ func TestHandOverThroughPgBouncer(t *testing.T) {
 	b := open(t, url, Options{})
 	l, other := lock.New(a, lock.LockerOptions{}), lock.New(b, lock.LockerOptions{})
 	for range 5 {
-		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
+		h := acquire(t, l, "k", lock.Options{Wait: testwait.Patience})
 		got := make(chan *lock.Held, 1)
 		go func() {
-			h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: time.Minute})
+			h, err := other.Acquire(t.Context(), []string{"k"}, lock.Options{Wait: testwait.Patience})
 			testwait.Check(t, err)
 			got <- h
 		}()

@@ -164,8 +164,9 @@ func TestSharingOutlivesSilence(t *testing.T) {
 	testwait.Must(t, err)
 	b.busy.Add(2) // As if others were under way.
 	defer b.busy.Add(-2)
-	stuck := make(chan error, 1)
-	go func() { stuck <- b.Release(t.Context(), grant(t, b, ask("ada", keys[0]))) }()
+	stuck, r := make(chan error, 1), ask("ada", keys[0])
+	r.TTL = time.Hour
+	go func() { stuck <- b.Release(t.Context(), grant(t, b, r)) }()
 	waitFor(t, "a round trip without an answer", func() (waits bool) {
 		testwait.Must(t, b.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks JOIN pg_database d ON d.oid = database WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted)`).Scan(&waits))
 		return waits

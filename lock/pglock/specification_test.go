@@ -121,7 +121,7 @@ func record(t *testing.T, inLine int) (history []event) {
 	hold(0)
 	for who := 1; who < inLine; who++ {
 		begin(who)
-		testwait.Eventually(t, time.Minute, "the request waits", func() bool {
+		testwait.Eventually(t, testwait.Patience, "the request waits", func() bool {
 			s, err := processes[who].Snapshot(t.Context())
 			return err == nil && len(s.Waiters) == who
 		})

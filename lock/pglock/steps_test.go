@@ -20,7 +20,7 @@ const (
 	wrong = time.Hour
 	// stepTTL is the TTL of leases that a step meets, and soon is when they are over at the latest, on a loaded machine.
 	stepTTL = time.Second
-	soon    = time.Minute
+	soon    = testwait.Patience
 )
 
 // stepping is a database whose clock is ahead, until the test steps it.

@@ -117,7 +117,7 @@ func TestStoppedHolderWritesNothing(t *testing.T) {
 		began := time.Now()
 		counted.Fault(tally.LeasePaused, began)
 		pause := stoppedTTL*3/2 + rand.N(stoppedTTL*7/2)
-		h := acquire(t, l, "k", lock.Options{Wait: time.Minute})
+		h := acquire(t, l, "k", lock.Options{Wait: testwait.Patience})
 		counted.Answered(began, time.Now(), true)
 		if h.Token("k") <= old {
 			t.Errorf("token %d after %d", h.Token("k"), old)

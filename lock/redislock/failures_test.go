@@ -80,21 +80,21 @@ func forgets(t *testing.T, l testredis.Library, row string, forget func(*testred
 	b, other := openBy(t, l, server.Addr(), Options{}), openBy(t, l, server.Addr(), Options{})
 	locks := lock.New(b, lock.LockerOptions{})
 	last := int64(0)
-	hold := func(k string) *lock.Held {
-		h, err := locks.Acquire(t.Context(), []string{k}, lock.Options{TTL: 3 * time.Second})
+	hold := func(k string, ttl time.Duration) *lock.Held {
+		h, err := locks.Acquire(t.Context(), []string{k}, lock.Options{TTL: ttl})
 		testwait.Must(t, err)
 		return h
 	}
 	for range 50 {
-		h := hold("k")
+		h := hold("k", time.Minute)
 		if h.Token("k") <= last {
 			t.Fatalf("token %d after %d", h.Token("k"), last)
 		}
 		last = h.Token("k")
 		testwait.Must(t, h.Release(t.Context()))
 	}
-	h := hold("k")
-	granted := later(t, other, request(3*time.Second, lock.Forever, "k"))
+	h := hold("k", 3*time.Second)                                       // It is renewed, and so noticed, soon.
+	granted := later(t, other, request(time.Minute, lock.Forever, "k")) // It may have to outlast what the holder needs to be told.
 	inLine(t, b)
 	began := time.Now()
 	counted.Fault(row, began)
@@ -138,7 +138,7 @@ func TestTokensGrowWhenTheClockIsBehind(t *testing.T) {
 	setToken(t, b, future/1000, future%1000)
 	for i := range int64(8) {
 		keys := []string{"other", fmt.Sprint("k", i)}[:1+i%2] // of one key, or of several
-		g := acquire(t, b, request(time.Second, 0, keys...))
+		g := acquire(t, b, request(time.Minute, 0, keys...))
 		if g.Tokens["other"] != future+1+i {
 			t.Errorf("token %d, want %d", g.Tokens["other"], future+1+i)
 		}
@@ -156,7 +156,7 @@ func TestTokensGrowWhenTheClockCatchesUp(t *testing.T) {
 		future, ahead := time.Now().Add(by).UnixMilli(), 0
 		setToken(t, b, future, 990)
 		for time.Now().UnixMilli() < future+200 {
-			g := acquire(t, b, request(time.Second, 0, "k"))
+			g := acquire(t, b, request(time.Minute, 0, "k"))
 			if g.Tokens["k"] <= last {
 				t.Fatalf("token %d after %d", g.Tokens["k"], last)
 			}
@@ -266,7 +266,7 @@ func givingUpOnASilentServer(t *testing.T, l testredis.Library) { //nolint:thelp
 	b := on(t, client, Options{})
 	t.Cleanup(server.Kill) // Before the clients are closed, which wait for answers.
 	testwait.Must(t, admin.Do(t.Context(), admin.B().ClientPause().Timeout(600_000).All().Build()).Error())
-	long := 30 * time.Second // The server would be silent for ten minutes.
+	long := patience // The server would be silent for ten minutes.
 	if os.Getenv("FAIRLEAD_TORTURE") == "1" {
 		long = answerWithin + cleanupTimeout + time.Second
 	}
@@ -320,7 +320,7 @@ func brokenConnections(t *testing.T, l testredis.Library) { //nolint:thelper // 
 	testwait.Must(t, b.Release(t.Context(), lock.Grant{ID: g.ID}))
 	testwait.Check(t, <-granted)
 	eventually(t, "it hears again", func() bool {
-		g := acquire(t, b, request(time.Second, 0, "k2"))
+		g := acquire(t, b, request(time.Minute, 0, "k2"))
 		defer func() { _ = b.Release(t.Context(), lock.Grant{ID: g.ID}) }()
 		return other.hearing.Load()
 	})

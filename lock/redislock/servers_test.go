@@ -236,7 +236,7 @@ func replicaTakesOver(t *testing.T) {
 	b, other := open(t, relay.Addr(), Options{}), open(t, relay.Addr(), Options{})
 	l := lock.New(b, lock.LockerOptions{})
 
-	known, err := l.Acquire(t.Context(), []string{"known"}, lock.Options{TTL: 10 * time.Second})
+	known, err := l.Acquire(t.Context(), []string{"known"}, lock.Options{TTL: patience})
 	testwait.Must(t, err)
 	eventually(t, "the replica knows of the lock", func() bool {
 		n, err := replica.Do(t.Context(), replica.B().Exists().Key(b.space+":h:known").Build()).AsInt64()
@@ -255,7 +255,7 @@ func replicaTakesOver(t *testing.T) {
 		_, _, err := other.client.Get(t.Context(), "x")
 		return err == nil
 	})
-	g := acquire(t, other, request(10*time.Second, lock.Forever, "unknown"))
+	g := acquire(t, other, request(time.Minute, lock.Forever, "unknown"))
 	counted.Answered(began, time.Now(), true)
 	if g.Tokens["unknown"] <= unknown.Token("unknown") {
 		t.Errorf("token %d after %d", g.Tokens["unknown"], unknown.Token("unknown"))

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait.
-const patience = 30 * time.Second
+const patience = testwait.Patience
 
 // Open returns a client of the server at an address, or of the cluster that it is in, and what closes it. The client ends with tb.
 type Open func(tb testing.TB, addr string, cluster bool) (c redisclient.Client, closeIt func())

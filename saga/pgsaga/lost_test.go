@@ -175,7 +175,7 @@ func TestNoTwoPhase(t *testing.T) {
 		return []saga.Branch{h.parts[0].Branch("here", effect), none.Branch("there", effect)}
 	})
 	o.Participants["there"] = none
-	o.Deadline = 3 * time.Second
+	o.Deadline, o.LeaseTTL = patience, 2*patience
 	p := newProcess(t, h.pools[0], o)
 	s, err := p.Run(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
 	testwait.Must(t, err)

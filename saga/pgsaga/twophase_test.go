@@ -75,6 +75,7 @@ func TestTheViewOfDoubt(t *testing.T) {
 		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", wait)}
 	})
 	o.Participants["away"] = pgsaga.NewDatabase(away, pgsaga.Options{Schema: testSchema})
+	o.LeaseTTL = 2 * patience // Nobody takes it over, however slow the machine is.
 	p := newProcess(t, h.pools[0], o)
 	s, err := p.Start(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
 	testwait.Must(t, err)

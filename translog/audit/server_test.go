@@ -275,7 +275,7 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 				t.Parallel()
 				l := published(leaves...)
 				answer(l, path, with)
-				timeout := time.Minute
+				timeout := testwait.Patience
 				if name == "slow" {
 					timeout = 300 * time.Millisecond
 				}

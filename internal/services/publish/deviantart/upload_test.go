@@ -86,7 +86,7 @@ func TestUploadsAreMeasured(t *testing.T) {
 	result := make(chan publish.Result, 1)
 	go func() { result <- publish.Deliver(ctx, a.sender, d) }()
 	want := publish.Activity{Stage: publish.StageUploading, Sent: int64(part), Total: int64(whole)}
-	testwait.Eventually(t, time.Minute, "the upload stands still", func() bool { return d.Meter.Read() == want })
+	testwait.Eventually(t, testwait.Patience, "the upload stands still", func() bool { return d.Meter.Read() == want })
 	cancel(errors.New("enough"))
 	if r := <-result; r.Class != publish.Transient || r.Error != "enough" {
 		t.Errorf("%+v", r)

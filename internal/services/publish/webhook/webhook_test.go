@@ -207,6 +207,10 @@ func TestSlowReceivers(t *testing.T) {
 			d.Target.Timeout = 2 * time.Second // It is waited for.
 		}
 		got := publish.Deliver(t.Context(), s, d)
+		for name == "drips" && got.Class != c.want && d.Target.Timeout < patience/8 { // On a slow machine, not even its status came in time.
+			d.Target.Timeout *= 2
+			got = publish.Deliver(t.Context(), s, d)
+		}
 		if took := time.Since(began); got.Class != c.want || took > patience {
 			t.Errorf("%s: %+v after %v", name, got, took)
 		}
