@@ -236,6 +236,24 @@ func TestWithoutPurchases(t *testing.T) {
 	w.checked("without purchases", 0, 0)
 }
 
+// TestCheckBesideAnArchive takes purchases out of the tables while the files are read that have the transfers which paid for them.
+func TestCheckBesideAnArchive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.sell(0, january, february)
+	w.run(archive.Options{Before: february, KeepPurchases: true})
+	made := false
+	c, err := archive.Check(t.Context(), w.pool, w.directory, func(archive.Progress) {
+		if !made {
+			made = true
+			w.run(archive.Options{Before: march})
+		}
+	})
+	if err != nil || c.Archives != 2 || c.Purchases == 0 {
+		t.Errorf("checked %+v, %v", c, err)
+	}
+}
+
 // TestWrongPurchases changes purchases before they are archived: nothing leaves the tables.
 func TestWrongPurchases(t *testing.T) {
 	t.Parallel()
