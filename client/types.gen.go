@@ -1474,7 +1474,7 @@ type HoldRequest struct {
 	// Amount minor units
 	Amount int64 `json:"amount"`
 
-	// ExpiresIn Go duration; without it the hold does not expire
+	// ExpiresIn Go duration from 1ms to 87600h; without it the hold does not expire
 	//
 	// Examples: 30m
 	ExpiresIn string `json:"expires_in,omitempty,omitzero"`
@@ -2527,7 +2527,7 @@ type SubscriptionRequest struct {
 	// Examples: ["auction:*"]
 	Topics []string `json:"topics"`
 
-	// Types up to 50 types of events that are delivered; all when absent
+	// Types types of events that are delivered, as the live stream names them; all when absent. countdown and bid.outbid are for the live stream alone
 	//
 	// Examples: ["bid.placed","round.completed"]
 	Types []string `json:"types,omitempty,omitzero"`

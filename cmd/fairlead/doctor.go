@@ -108,6 +108,11 @@ func (t *target) acceptHistory(cmd *cobra.Command) error {
 
 // find adds a finding; a fatal one makes the patient ill.
 func (d *diagnosis) find(check string, fatal bool, remedy, format string, args ...any) {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = say(err)
+		}
+	}
 	d.add(postgres.Finding{Check: check, Fatal: fatal, Message: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 

@@ -58,3 +58,22 @@ func TestFlagsDocument(t *testing.T) {
 		t.Errorf("only %d verbs", verbs)
 	}
 }
+
+// TestEveryVerbPrintsJSON looks for --json at each verb but serve, which runs until it is ended and prints nothing.
+func TestEveryVerbPrintsJSON(t *testing.T) {
+	t.Parallel()
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, verb := range cmd.Commands() {
+			look(verb)
+			if verb.HasSubCommands() || verb.Hidden || verb.Name() == "help" || verb.Name() == "serve" {
+				continue
+			}
+			verb.InheritedFlags()
+			if verb.Flags().Lookup("json") == nil {
+				t.Errorf("%s has no --json", verb.CommandPath())
+			}
+		}
+	}
+	look(newRoot())
+}

@@ -132,7 +132,7 @@ func (t *target) listKeys(ctx context.Context) (list []keyInfo, err error) {
 		}
 		for k, err := range c.APIKeys(ctx) {
 			if err != nil {
-				return nil, err
+				return nil, t.failed(http.MethodGet, "/v1/keys", err)
 			}
 			info := keyInfo{ID: k.ID, Role: auth.Role(k.Role), Name: k.Name, CreatedAt: k.CreatedAt}
 			if !k.RevokedAt.IsZero() {

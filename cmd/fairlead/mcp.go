@@ -76,6 +76,9 @@ func newMCP() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if t.json {
+				return describeMCP(cmd, server)
+			}
 			if address != "" {
 				return serveMCP(cmd, server, address)
 			}
@@ -87,10 +90,35 @@ func newMCP() *cobra.Command {
 	}
 	f := cmd.Flags()
 	t.bindServer(f)
+	f.BoolVar(&t.json, "json", false, "print one JSON document of the tools that agents get, and end")
 	f.BoolVar(&writes, "allow-writes", false, "add the tools that prepare and commit changes; without it they do not exist")
 	f.DurationVar(&preparedFor, "prepared-for", mcp.DefaultPreparedFor, "how long a prepared command can be committed, 1s to 1h; the server must keep keys for an hour longer (--idempotency-retention of serve)")
 	f.StringVar(&address, "http", "", "address to serve streamable HTTP on at /mcp, such as 127.0.0.1:8090, in place of standard input and output; beyond loopback it needs a token in "+mcpTokenVariable)
 	return cmd
+}
+
+// describeMCP prints the tools of a server as agents get them.
+func describeMCP(cmd *cobra.Command, server *sdk.Server) error {
+	ctx := cmd.Context()
+	here, there := sdk.NewInMemoryTransports()
+	serving, err := server.Connect(ctx, there, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = serving.Close() }()
+	asking, err := sdk.NewClient(&sdk.Implementation{Name: "fairlead", Version: fairlead.Version()}, nil).Connect(ctx, here, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = asking.Close() }()
+	tools := []*sdk.Tool{}
+	for tool, err := range asking.Tools(ctx, nil) {
+		if err != nil {
+			return err
+		}
+		tools = append(tools, tool)
+	}
+	return printJSON(cmd, map[string]any{"tools": tools})
 }
 
 // serveMCP serves agents over HTTP until the command is ended.

@@ -45,7 +45,7 @@ func say(err error) string {
 		text = strings.Replace(text, why.Error(), oneLine(why), 1)
 	}
 	text = strings.NewReplacer(": auth: ", ": ", ": client: ", ": ").Replace(text) // Names of packages help nobody here.
-	for _, name := range []string{"auth: ", "postgres: ", "connect: "} {
+	for _, name := range []string{"auth: ", "client: ", "postgres: ", "connect: "} {
 		text = strings.TrimPrefix(text, name)
 	}
 	return text

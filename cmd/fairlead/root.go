@@ -75,6 +75,7 @@ func group(cmd *cobra.Command) *cobra.Command {
 func nameNearest(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	completeAsJSON(root)
 	known := func(cmd *cobra.Command, words []string) error {
 		if len(words) == 0 || !cmd.HasSubCommands() {
 			return nil

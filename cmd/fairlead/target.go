@@ -156,13 +156,18 @@ func call[Out any](ctx context.Context, t *target, method, path string, in any) 
 	}
 	var answer client.Answer
 	out, err := client.Call[Out](ctx, c, method, path, in, client.Into(&answer))
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return nil, nil, fmt.Errorf("no server answers at %s: %w", t.url, dial)
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s %s: %w", method, path, err)
+		return nil, nil, t.failed(method, path, err)
 	}
 	return out, answer.Body, nil
+}
+
+// failed says of a request to the server that it has failed.
+func (t *target) failed(method, path string, err error) error {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return fmt.Errorf("no server answers at %s: %w", t.url, dial)
+	}
+	return fmt.Errorf("%s %s: %w", method, path, err)
 }
 
 // ask sends a request to the server and prints the answer, which people see as text.

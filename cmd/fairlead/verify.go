@@ -46,8 +46,8 @@ func newVerify() *cobra.Command {
 		Use:   "verify PROOF.json",
 		Short: "Recompute a draw from its proof, offline",
 		Long: "Recompute a draw from its proof, offline, and compare. The proof is the answer of GET /v1/campaigns/{id}/proof\n" +
-			"or GET /v1/multidraws/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, with the\n" +
-			"first difference; 2: the input could not be read, or is not a proof.\n\n" +
+			"or GET /v1/multidraws/{id}/proof; - reads it from standard input. Exit status 0: valid; 1: not valid, or no proof\n" +
+			"at all, with the first difference; 2: the input could not be read, or a flag is wrong.\n\n" +
 			"A proof alone shows that the draw follows from its own seed. Give --commitment, as it was published with the\n" +
 			"campaign, to check that this seed was chosen before the sale. Take it from where it was published, not from the\n" +
 			"proof.\n\n" +
@@ -64,6 +64,10 @@ func newVerify() *cobra.Command {
 				return err
 			}
 			data, err := readProof(cmd, args[0])
+			if foreign, ok := errors.AsType[notProofError](err); ok {
+				v := verdict{Compared: []string{}, Difference: foreign.Error()}
+				return conclude(cmd, asJSON, v, false, v.print)
+			}
 			if err != nil {
 				return err
 			}
@@ -83,6 +87,12 @@ func newVerify() *cobra.Command {
 	return cmd
 }
 
+// notProofError says of an input that was read why it is no proof, not even an altered one.
+type notProofError string
+
+func (e notProofError) Error() string { return string(e) }
+
+// readProof reads the input. It returns [notProofError] where that is something else than a proof.
 func readProof(cmd *cobra.Command, name string) ([]byte, error) {
 	in := cmd.InOrStdin()
 	if name != "-" {
@@ -96,16 +106,16 @@ func readProof(cmd *cobra.Command, name string) ([]byte, error) {
 	// Files that have no size of their own, such as pipes and devices, end here too.
 	data, err := io.ReadAll(io.LimitReader(in, fairdraw.MaxProofBytes+1))
 	if err == nil && len(data) > fairdraw.MaxProofBytes {
-		err = errors.New(name + " is too large for a proof")
+		err = notProofError(name + " is too large for a proof")
 	}
 	if err == nil {
-		err = readable(name, data)
+		err = judgeable(name, data)
 	}
 	return data, err
 }
 
-// readable returns an error if the input can't be a proof, not even an altered one: it is not JSON, or has nothing of a proof.
-func readable(name string, data []byte) error {
+// judgeable returns [notProofError] if the input can't be a proof, not even an altered one: it is not JSON, or has nothing of a proof.
+func judgeable(name string, data []byte) error {
 	var members struct {
 		Seed    jsontext.Value `json:"server_seed"`
 		Winners jsontext.Value `json:"winners"`
@@ -117,15 +127,15 @@ func readable(name string, data []byte) error {
 	err := json.Unmarshal(data, &members, jsontext.AllowDuplicateNames(true))
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
-		return fmt.Errorf("%s is empty", name)
+		return notProofError(name + " is empty")
 	case !jsontext.Value(data).IsValid(jsontext.AllowDuplicateNames(true)):
-		return fmt.Errorf("%s is not a proof: it is not JSON", name)
+		return notProofError(name + " is not a proof: it is not JSON")
 	case members.Seed != nil || members.Winners != nil:
 		return nil
 	case err == nil && members.Code != "":
-		return fmt.Errorf("%s is not a proof, but a server's refusal: %s: %s", name, members.Code, cmp.Or(members.Detail, members.Title))
+		return notProofError(fmt.Sprintf("%s is not a proof, but a server's refusal: %s: %s", name, members.Code, cmp.Or(members.Detail, members.Title)))
 	}
-	return fmt.Errorf("%s is not a proof: it has no server_seed and no winners", name)
+	return notProofError(name + " is not a proof: it has no server_seed and no winners")
 }
 
 func verify(data []byte, published published, sealed sealKeys) verdict {

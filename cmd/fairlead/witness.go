@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -38,6 +39,7 @@ type witnessOptions struct {
 	logs               []string
 	listen, addrFile   string
 	logFormat, logging string
+	json               bool
 }
 
 func newWitness() *cobra.Command {
@@ -68,6 +70,7 @@ func newWitness() *cobra.Command {
 	f.StringVar(&o.addrFile, "addr-file", "", "file to write the address to, once listening")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logging, "log-level", "info", "debug, info, warn or error; debug names each size that is cosigned, warn each refusal")
+	f.BoolVar(&o.json, "json", false, "print one JSON document, verifier and url, in place of the verifier key's line")
 	return cmd
 }
 
@@ -108,7 +111,10 @@ func (o *witnessOptions) run(cmd *cobra.Command) error {
 			return errors.Join(fmt.Errorf("--addr-file: %w", err), listener.Close())
 		}
 	}
-	_, _ = fmt.Fprintln(cmd.OutOrStdout(), key.Verifier())
+	found := map[string]string{"verifier": key.Verifier(), "url": "http://" + listener.Addr().String()}
+	if err := show(cmd, o.json, found, func(out io.Writer) { _, _ = fmt.Fprintln(out, key.Verifier()) }); err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairlead witness listens at http://%s, keys of logs: %d\n", listener.Addr(), len(logs))
 	return serveWitness(ctx, w, listener, logger)
 }

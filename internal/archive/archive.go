@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +28,10 @@ const (
 	blocks   = 1024
 	deadlock = "40P01"
 
-	// step is the first step of the schema whose servers know that purchases are archived, as the rest of the history is.
-	step = 42
+	// The first steps of the schema whose servers know that history is archived, and closed holds, and purchases.
+	stepHistory   = 39
+	stepHolds     = 41
+	stepPurchases = 42
 )
 
 // Options are what is archived, and how.
@@ -98,6 +101,22 @@ type record struct {
 // name is that of an archive's directory.
 func (r *record) name() string {
 	return fmt.Sprintf("%04d-before-%s", r.Number, strings.TrimSuffix(partitions.Time(r.Upto).Format("20060102-150405"), "-000000"))
+}
+
+// has reports whether there are rows of a table in it.
+func (r *record) has(table string) bool {
+	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Table == table })
+}
+
+// needs is the step of the schema whose servers know that what it has is archived.
+func (r *record) needs() int {
+	switch {
+	case r.has(partitions.Purchases):
+		return stepPurchases
+	case r.has(partitions.ClosedHolds):
+		return stepHolds
+	}
+	return stepHistory
 }
 
 func (r *record) described() Archive {
@@ -327,11 +346,14 @@ func (r *runner) underWay(ctx context.Context) (*record, error) {
 		return nil, err
 	}
 	a := &all[0]
+	unwanted := r.KeepPurchases && a.has(partitions.Purchases)
 	switch {
-	case a.Detached || a.Host == r.host && a.Directory == r.Directory:
+	case a.Detached || !unwanted && a.Host == r.host && a.Directory == r.Directory:
 		return a, nil
 	case r.Restart:
 		return nil, r.giveUp(ctx, a)
+	case unwanted:
+		return nil, fmt.Errorf("%w: number %d, begun with purchases: give --purchases to go on with it, or --restart to begin it anew without them", ErrUnderWay, a.Number)
 	}
 	return nil, fmt.Errorf("%w: number %d, begun on %s into %s: go on there, or give --restart", ErrUnderWay, a.Number, a.Host, a.Directory)
 }

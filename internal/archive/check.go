@@ -27,11 +27,30 @@ type Checked struct {
 // Check reads the archives' files in a directory. It compares them with their hashes, adds the entries up by account, compares the sums with those in the
 // database, with which its history begins, holds the entries against the transfers, and makes the roots of the draws of the purchases. It returns a
 // [Damaged] error for the first file that is not what was written, and another error for what does not agree. progress may be nil.
+//
+// Archives may be made meanwhile. What one of them takes out of the tables is missing there, so a difference counts only where there was none.
 func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress func(Progress)) (c Checked, err error) {
-	all, err := records(ctx, pool, `detached_at IS NOT NULL`)
-	if err != nil {
-		return c, err
+	all, err := left(ctx, pool)
+	for err == nil {
+		if c, err = check(ctx, pool, directory, all, progress); err == nil {
+			return c, nil
+		}
+		now, failed := left(ctx, pool)
+		if failed != nil || len(now) == len(all) {
+			return c, err
+		}
+		all, err = now, nil
 	}
+	return c, err
+}
+
+// left returns the archives whose rows have left the tables.
+func left(ctx context.Context, q partitions.Querier) ([]record, error) {
+	return records(ctx, q, `detached_at IS NOT NULL`)
+}
+
+// check is [Check] of these archives, while there are no further ones.
+func check(ctx context.Context, pool *pgxpool.Pool, directory string, all []record, progress func(Progress)) (c Checked, err error) {
 	if len(all) == 0 {
 		return c, nil
 	}

@@ -1,8 +1,10 @@
 package archive_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -184,6 +186,72 @@ func TestSalesLaterThanTheirCampaigns(t *testing.T) {
 	w.run(archive.Options{Before: april})
 	w.checked("with their transfers", 7, 2)
 	w.valid("after all")
+}
+
+// TestWithoutPurchases archives beside a server that does not know that purchases leave, and gives up an archive that was begun with them.
+func TestWithoutPurchases(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.sell(0, january, february)
+	sold := ask[int](w, `SELECT count(*) FROM purchases`)
+	run := func(before time.Time, o archive.Options) (archive.Result, error) {
+		o.Before, o.Directory = before, w.directory
+		return archive.Run(t.Context(), w.pool, o)
+	}
+	w.exec(`INSERT INTO servers VALUES (gen_random_uuid(), 'elder', 'v0', 41, 1, now(), now())`)
+	beat := func(step int) { w.exec(`UPDATE servers SET step = $1, at = now() + interval '1 hour'`, step) }
+	for _, refused := range []struct {
+		step int
+		keep bool
+	}{{38, true}, {40, true}, {41, false}} {
+		beat(refused.step)
+		if _, err := run(february, archive.Options{KeepPurchases: refused.keep}); !errors.Is(err, archive.ErrOldServers) {
+			t.Errorf("with a server of step %d, purchases kept: %t: %v", refused.step, refused.keep, err)
+		}
+	}
+	beat(41)
+	if r, err := run(february, archive.Options{KeepPurchases: true}); err != nil || len(r.Made) != 1 {
+		t.Fatalf("with a server of step 41, without purchases: %+v, %v", r, err)
+	}
+	if oldest := ask[int](w, `SELECT oldest FROM schema_support`); oldest > 41 {
+		t.Errorf("servers need step %d from now on", oldest)
+	}
+	w.exec(`DELETE FROM servers`)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := archive.Run(ctx, w.pool, archive.Options{Before: march, Directory: w.directory, Progress: func(archive.Progress) { cancel() }})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if _, err := run(march, archive.Options{KeepPurchases: true}); !errors.Is(err, archive.ErrUnderWay) || !strings.Contains(err.Error(), "give --purchases") {
+		t.Errorf("one that was begun with purchases: %v", err)
+	}
+	if r, err := run(march, archive.Options{KeepPurchases: true, Restart: true}); err != nil || len(r.Made) != 1 {
+		t.Errorf("begun anew without them: %+v, %v", r, err)
+	}
+	if left := ask[int](w, `SELECT count(*) FROM purchases`); left != sold {
+		t.Errorf("%d of %d purchases are left", left, sold)
+	}
+	w.valid("after all")
+	w.checked("without purchases", 0, 0)
+}
+
+// TestCheckBesideAnArchive takes purchases out of the tables while the files are read that have the transfers which paid for them.
+func TestCheckBesideAnArchive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.sell(0, january, february)
+	w.run(archive.Options{Before: february, KeepPurchases: true})
+	made := false
+	c, err := archive.Check(t.Context(), w.pool, w.directory, func(archive.Progress) {
+		if !made {
+			made = true
+			w.run(archive.Options{Before: march})
+		}
+	})
+	if err != nil || c.Archives != 2 || c.Purchases == 0 {
+		t.Errorf("checked %+v, %v", c, err)
+	}
 }
 
 // TestWrongPurchases changes purchases before they are archived: nothing leaves the tables.

@@ -77,12 +77,12 @@ func (r *runner) seal(ctx context.Context, p period) (*record, error) {
 		return nil, err
 	}
 	err = r.locking(ctx, a, "sealing", func(tx pgx.Tx) error {
-		old, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectOld, step)
+		old, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectOld, a.needs())
 		if err == nil && len(old) > 0 {
 			err = fmt.Errorf("%w: %s", ErrOldServers, old[0])
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, needStep, step)
+			_, err = tx.Exec(ctx, needStep, a.needs())
 		}
 		if err == nil {
 			_, err = tx.Exec(ctx, insertArchive, a.Number, a.Upto, a.Host, a.Directory, string(files), sales)

@@ -2,6 +2,7 @@ package leanhttp
 
 import (
 	"bytes"
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -13,8 +14,19 @@ const (
 	refusalHeaders = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 )
 
+// A request with an Expect other than 100-continue is answered likewise, without a body, in one write of a head that has a Date.
+// Handlers answer no 417, so such a head is known by its first line and its end.
+const (
+	expectationStart = " 417 Expectation Failed\r\n"
+	expectationEnd   = "\r\nContent-Length: 0\r\n\r\n"
+)
+
 // refusalOf takes apart what net/http answers to a request that it can't read. The reason is empty where it gives none.
 func refusalOf(written []byte) (status int, reason string, ok bool) {
+	if rest, ok := bytes.CutPrefix(written, []byte("HTTP/1.")); ok && len(rest) > 0 && bytes.HasPrefix(rest[1:], []byte(expectationStart)) &&
+		bytes.HasSuffix(rest, []byte(expectationEnd)) {
+		return http.StatusExpectationFailed, "", true
+	}
 	if !bytes.HasPrefix(written, []byte(refusalStart)) {
 		return 0, "", false
 	}

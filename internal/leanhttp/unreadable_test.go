@@ -31,9 +31,11 @@ func TestUnreadableRequestsAreAnswered(t *testing.T) {
 		"POST /hot HTTP/1.1\r\n\r\n": "400|missing required Host header",
 		"GET /cold HTTP/4.0\r\n\r\n": "505|unsupported protocol version",
 		large:                        "431|",
-		"POST /cold HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\nX: y\r\n\r\n": "501|",
-		"GET /cold HTTP/1.1\r\nHost: h\r\n\r\n":                                     "the handler's own",
-		"POST /hot HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n":                "the handler's own",
+		"POST /cold HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\nX: y\r\n\r\n":   "501|",
+		"POST /hot HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: tea\r\n\r\n{}": "417|",
+		"GET /cold HTTP/1.0\r\nHost: h\r\nExpect: tea\r\n\r\n":                        "417|",
+		"GET /cold HTTP/1.1\r\nHost: h\r\n\r\n":                                       "the handler's own",
+		"POST /hot HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n":                  "the handler's own",
 	} {
 		p := r.dial()
 		p.send(request)

@@ -16,12 +16,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
-)
-
-// The kinds of events of campaigns.
-const (
-	eventPurchaseMade  = "purchase.made"
-	eventDrawCompleted = "draw.completed"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
 // Events is the log of all topics' events. Most have no table of their own: an accepted bid is its row in the history of
@@ -262,11 +257,11 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 		if want := after + int64(i) + 1; int64(p.Seq) != want {
 			return nil, fmt.Errorf("sale %d is missing", want)
 		}
-		events = append(events, live.Event{Seq: int64(p.Seq), Type: eventPurchaseMade, At: p.At, Data: e.views.Purchase(p)})
+		events = append(events, live.Event{Seq: int64(p.Seq), Type: publish.EventPurchaseMade, At: p.At, Data: e.views.Purchase(p)})
 	}
 	// A draw is of a campaign that is sold out, so its number is known.
 	if last := counts[0].Total + 1; len(draws) > 0 && after < last && len(events) < limit && after+int64(len(events))+1 == last {
-		events = append(events, live.Event{Seq: last, Type: eventDrawCompleted, At: draws[0].CompletedAt, Data: e.views.Draw(&draws[0])})
+		events = append(events, live.Event{Seq: last, Type: publish.EventDrawCompleted, At: draws[0].CompletedAt, Data: e.views.Draw(&draws[0])})
 	}
 	return events, nil
 }

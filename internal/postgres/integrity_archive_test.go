@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/archive"
@@ -123,6 +124,12 @@ func TestBooksAfterAnArchive(t *testing.T) {
 	_, err = l.Hold(t.Context(), partitions.At(time.Date(time.Now().Year()-1, 1, 7, 0, 0, 0, 0, time.UTC)))
 	if gone, is := errors.AsType[*ledger.HoldNotFoundError](err); !is || gone.Archived.IsZero() {
 		t.Errorf("an archived hold: %v", err)
+	}
+	for id, archived := range map[uuid.UUID]bool{partitions.At(time.Date(time.Now().Year()-1, 1, 7, 0, 0, 0, 0, time.UTC)): true, newID(): false} {
+		testwait.Must(t, l.Commit(t.Context(), ledger.Want{Holds: []uuid.UUID{id}}, func(u *ledger.Unit) { _, err = u.Book.Release(id) }))
+		if gone, is := errors.AsType[*ledger.HoldNotFoundError](err); !is || gone.Archived.IsZero() == archived {
+			t.Errorf("a hold is released that was archived (%t): %v", archived, err)
+		}
 	}
 	_, err = l.Transfer(t.Context(), newID())
 	if absent, is := errors.AsType[*ledger.TransferNotFoundError](err); !is || !absent.Archived.IsZero() {

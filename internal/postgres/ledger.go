@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
@@ -109,18 +111,28 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	return finish(ctx, tx, &b, crashpoint.LedgerBeforeCommit, surprise)
 }
 
-// loadClosedHolds loads the holds that are in no table of current ones. They never change.
+// loadClosedHolds loads the holds that are in no table of current ones. They never change. Of those that are nowhere it notes which may have been archived.
 func loadClosedHolds(ctx context.Context, tx pgx.Tx, book *ledger.Book, holds []uuid.UUID) error {
-	missing := slices.DeleteFunc(slices.Clone(holds), func(id uuid.UUID) bool {
+	inBook := func(id uuid.UUID) bool {
 		_, err := book.Hold(id)
 		return err == nil
-	})
+	}
+	missing := slices.DeleteFunc(slices.Clone(holds), inBook)
 	if len(missing) == 0 {
 		return nil
 	}
 	closed, err := pgkit.Rows(ctx, tx, pgx.RowToStructByPos[ledger.Hold], selectClosedHolds, missing)
 	for _, h := range closed {
 		book.LoadHold(h)
+	}
+	if missing = slices.DeleteFunc(missing, inBook); err != nil || len(missing) == 0 {
+		return err
+	}
+	upto, err := pgkit.Rows(ctx, tx, pgx.RowTo[uuid.UUID], selectArchived)
+	for _, id := range missing {
+		if len(upto) > 0 && bytes.Compare(id[:], upto[0][:]) < 0 {
+			book.NoteArchived(id, partitions.Time(upto[0]))
+		}
 	}
 	return err
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
-
-// eventProgress is the one kind of events of multi-draws: a checkpoint, whose row is the event with its number.
-const eventProgress = "progress"
 
 // progressData is the data of progress.
 type progressData struct {
@@ -29,6 +27,7 @@ type progressRow struct {
 	At    *time.Time
 }
 
+// multidrawEvents reads the events of a multi-draw: its checkpoints, whose rows are the events with their numbers.
 func (e *Events) multidrawEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
 	const selectProgress = `SELECT m.total, m.every, c.seq, c.at FROM multidraws AS m LEFT JOIN LATERAL (
 			SELECT seq, at FROM multidraw_chunks WHERE multidraw = $1 AND seq > $2 ORDER BY seq LIMIT $3
@@ -53,7 +52,7 @@ func (e *Events) multidrawEvents(ctx context.Context, id uuid.UUID, after int64,
 		if err != nil {
 			return nil, err
 		}
-		events[i] = live.Event{Seq: *r.Seq, Type: eventProgress, At: *r.At, Data: data}
+		events[i] = live.Event{Seq: *r.Seq, Type: publish.EventProgress, At: *r.At, Data: data}
 	}
 	return events, nil
 }

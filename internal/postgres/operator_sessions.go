@@ -35,6 +35,9 @@ const (
 		WHERE role = 'admin' AND revoked_at IS NULL
 			AND NOT ($3::boolean AND (EXISTS (SELECT FROM console_links) OR EXISTS (SELECT FROM console_sessions)))
 		ORDER BY created_at, id LIMIT 1`
+	insertLinkOf = `INSERT INTO console_links (hash, key, created_at, expires_at)
+		SELECT $1, id, clock_timestamp(), clock_timestamp() + $3 * interval '1 microsecond' FROM api_keys
+		WHERE id = $2 AND role = 'admin' AND revoked_at IS NULL`
 	useLink = `UPDATE console_links SET used_at = clock_timestamp()
 		WHERE hash = $1 AND used_at IS NULL AND expires_at > clock_timestamp() RETURNING key`
 )
@@ -126,4 +129,13 @@ func (d *Operator) Secret(ctx context.Context, name string) ([]byte, error) {
 func (d *Operator) MakeLink(ctx context.Context, hash operator.Hash, life time.Duration, first bool) (made bool, err error) {
 	tag, err := d.db.pool.Exec(ctx, insertLink, hash[:], life.Microseconds(), first)
 	return tag.RowsAffected() == 1, readError(err)
+}
+
+// MakeLinkOf makes a link that signs in with the rights of the admin key with that id. It returns [operator.ErrNoSession] when there is no such key in force.
+func (d *Operator) MakeLinkOf(ctx context.Context, hash operator.Hash, key string, life time.Duration) error {
+	tag, err := d.db.pool.Exec(ctx, insertLinkOf, hash[:], key, life.Microseconds())
+	if err == nil && tag.RowsAffected() == 0 {
+		return operator.ErrNoSession
+	}
+	return readError(err)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/netip"
@@ -23,6 +24,8 @@ type Sessions interface {
 	// SignInRefused writes down that somebody was not signed in.
 	SignInRefused(ctx context.Context, a command.Audit) error
 	Session(ctx context.Context, hash operator.Hash) (operator.Session, error)
+	// MakeLinkOf makes a link of the admin key with that id.
+	MakeLinkOf(ctx context.Context, hash operator.Hash, key string, life time.Duration) error
 	End(ctx context.Context, hash operator.Hash) error
 }
 
@@ -48,6 +51,7 @@ const (
 	consoleRoot = "/console/"
 	assetRoot   = consoleRoot + "assets/"
 	sessionPath = consoleRoot + "session"
+	linksPath   = consoleRoot + "links"
 )
 
 // consoleRoutes adds the console to the router. It is no part of the contract: its pages and its sign-in serve browsers.
@@ -70,6 +74,7 @@ func (s *Server) consoleRoutes(mux *http.ServeMux) {
 	handle("GET "+sessionPath, s.getSession)
 	handle("POST "+sessionPath, s.postSession)
 	handle("DELETE "+sessionPath, s.deleteSession)
+	mux.HandleFunc("POST "+linksPath, s.serve(linksPath, 1, accessAdmin, s.postLink))
 }
 
 func writeConsolePage(w http.ResponseWriter, r *http.Request, name, policy string, status int) error {
@@ -234,6 +239,42 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Sess
 		err = auth.ErrBadCredential // It was revoked a moment ago.
 	}
 	return x, secret, err
+}
+
+// linkRequest has the hash of a link's secret, as that of a key: the secret does not leave who has made it.
+type linkRequest struct {
+	Hash string `json:"hash"`
+}
+
+type linkView struct {
+	ExpiresIn string `json:"expires_in"`
+}
+
+// postLink makes a link that signs in once with the rights of the admin key that asks: fairlead console --url has no database.
+func (s *Server) postLink(w http.ResponseWriter, r *http.Request) error {
+	body, err := readBody(w, r, maxSignIn)
+	if err != nil {
+		return err
+	}
+	var req linkRequest
+	if err := edge.Decode(body, &req); err != nil {
+		return err
+	}
+	var hash operator.Hash
+	if digest, err := hex.DecodeString(req.Hash); err != nil || copy(hash[:], digest) != len(hash) || len(digest) != len(hash) {
+		return refuse("hash must be the SHA-256 of a secret that you made, as %d hexadecimal digits", hex.EncodedLen(len(hash)))
+	}
+	id, isKey := strings.CutPrefix(infoOf(r).principal.ID, "key:")
+	if !isKey {
+		return &refusal{Kind: notAnAdmin, Detail: "a link is made with an admin key"}
+	}
+	if err := s.Sessions.MakeLinkOf(r.Context(), hash, id, operator.LinkLife); errors.Is(err, operator.ErrNoSession) {
+		return auth.ErrBadCredential // It was revoked a moment ago.
+	} else if err != nil {
+		return err
+	}
+	writeBody(w, http.StatusCreated, mustMarshal(linkView{ExpiresIn: operator.LinkLife.String()}))
+	return nil
 }
 
 // auditRefusal writes a sign-in down that was refused for what it showed. What was malformed, or came too often, is not.

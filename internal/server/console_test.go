@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/console"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
@@ -194,6 +196,34 @@ func TestLinkSignsInOnce(t *testing.T) {
 	must(t, err)
 	if r := e.browse(http.MethodPost, sessionPath, `{"link":"`+late+`"}`); r.StatusCode != http.StatusGone {
 		t.Errorf("a late link: %d", r.StatusCode)
+	}
+}
+
+// TestKeysMakeLinks has keys make links of their own, by the hash of a secret.
+func TestKeysMakeLinks(t *testing.T) {
+	t.Parallel()
+	e, sessions := newConsoleEnv(t)
+	link, hash := operator.NewSecret()
+	document := fmt.Sprintf(`{"hash":"%x"}`, hash[:])
+	for credential, status := range map[string]int{"": http.StatusUnauthorized, e.service: http.StatusForbidden, e.user("ann"): http.StatusForbidden} {
+		if r := e.browse(http.MethodPost, linksPath, document, "Authorization", "Bearer "+credential); r.StatusCode != status {
+			t.Errorf("a link is answered %d, not %d", r.StatusCode, status)
+		}
+	}
+	for _, bad := range []string{``, `{}`, `{"hash":"00"}`, fmt.Sprintf(`{"hash":"%x00"}`, hash[:]), `{"hash":"x"}`, `{"link":"a"}`} {
+		if r := e.browse(http.MethodPost, linksPath, bad, "Authorization", "Bearer "+e.admin); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", bad, r.StatusCode)
+		}
+	}
+	if r := e.browse(http.MethodPost, linksPath, document, "Authorization", "Bearer "+e.admin); r.StatusCode != http.StatusCreated {
+		t.Fatalf("the link: %d", r.StatusCode)
+	}
+	secret := sessionIn(t, e.browse(http.MethodPost, sessionPath, `{"link":"`+link+`"}`)).Value
+	if x, err := sessions.Session(t.Context(), operator.HashOf(secret)); err != nil || x.Key.Role != auth.RoleAdmin || x.Key.ID != e.adminID {
+		t.Errorf("the link signs in as %+v, %v; want %s", x.Key, err, e.adminID)
+	}
+	if err := sessions.MakeLinkOf(t.Context(), hash, newUUID(), time.Hour); !errors.Is(err, operator.ErrNoSession) {
+		t.Errorf("a link of no key: %v", err)
 	}
 }
 

@@ -148,6 +148,8 @@ func TestUnreadableRequests(t *testing.T) {
 			{large[:maxHeaderBytes+slop], "headers_too_large", http.StatusRequestHeaderFieldsTooLarge},
 			{"POST /v1/deposits HTTP/1.1\r\n" + head + "Transfer-Encoding: gzip\r\n\r\n", "bad_request", http.StatusBadRequest},
 			{"GET /healthz HTTP/4.0\r\n" + head + "\r\n", "bad_request", http.StatusBadRequest},
+			{"GET /healthz HTTP/1.1\r\n" + head + "Expect: tea\r\n\r\n", "bad_request", http.StatusBadRequest},
+			{"POST /v1/deposits HTTP/1.1\r\n" + head + "Content-Length: 2\r\nExpect: tea\r\n\r\n{}", "bad_request", http.StatusBadRequest},
 		} {
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(e.url, "http://"))
 			must(t, err)

@@ -417,6 +417,8 @@ func unreadableAnswer(status int, reason string) []byte {
 		return lastAnswer(headersTooLarge, fmt.Sprintf("the request line and the headers exceed %d bytes", maxHeaderBytes), id, header)
 	case http.StatusNotImplemented:
 		reason = "the only transfer encoding is chunked"
+	case http.StatusExpectationFailed:
+		reason = "the only expectation is 100-continue"
 	}
 	return lastAnswer(edge.BadRequest, cmp.Or(reason, "the request line or a header can't be read"), id, header)
 }

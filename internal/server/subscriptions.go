@@ -20,7 +20,7 @@ type subscriptionRequest struct {
 	Name     string   `json:"name" minLength:"1" maxLength:"200"`
 	Target   string   `json:"target" minLength:"1" maxLength:"200" doc:"the name of the webhook that events are delivered to"`
 	Topics   []string `json:"topics" doc:"1 to 100 of auction:ID, campaign:ID and multidraw:ID; with * for the id, all of the kind, those to come included" example:"[\"auction:*\"]"`
-	Types    []string `json:"types,omitempty" doc:"up to 50 types of events that are delivered; all when absent" example:"[\"bid.placed\",\"round.completed\"]"`
+	Types    []string `json:"types,omitempty" doc:"types of events that are delivered, as the live stream names them; all when absent. countdown and bid.outbid are for the live stream alone" example:"[\"bid.placed\",\"round.completed\"]"`
 	Envelope *string  `json:"envelope,omitempty" enum:"plain,cloudevents" doc:"plain, when absent: the message as the live stream has it; cloudevents: CloudEvents 1.0, structured JSON"`
 	From     *string  `json:"from,omitempty" enum:"now,start" doc:"now, when absent: with the events that are to come; start: with those that there are already"`
 }
@@ -42,12 +42,15 @@ func (q *subscriptionRequest) op() (publish.Op, error) {
 			c.fail("topics must be different")
 		}
 	}
-	if q.Types != nil && len(q.Types) < 1 || len(q.Types) > publish.MaxTypes {
-		c.fail("types must be 1 to %d, or absent", publish.MaxTypes)
+	known := publish.EventTypes()
+	if q.Types != nil && len(q.Types) < 1 {
+		c.fail("types must be one or more, or absent")
 	}
 	for i, one := range q.Types {
-		c.name("types", one)
-		if slices.Contains(q.Types[:min(i, publish.MaxTypes)], one) {
+		if !slices.Contains(known, one) {
+			c.fail("types: %q is no type of event that is delivered; those are %s", one, strings.Join(known, ", "))
+		}
+		if slices.Contains(q.Types[:min(i, len(known))], one) { // Of more than there are, one of the first is there twice.
 			c.fail("types must be different")
 		}
 	}

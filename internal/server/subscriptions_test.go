@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 )
 
@@ -145,13 +146,20 @@ func TestSubscriptionsAreChecked(t *testing.T) {
 		`{` + some + `[]}`: "bad_request", `{"name":"n","target":"hook"}`: "bad_request", `{` + some + `["auction:1"]}`: "bad_request",
 		`{` + some + `["account:*"]}`: "bad_request", `{` + some + `["auction:*","auction:*"]}`: "bad_request",
 		`{` + some + `["auction:0198C9F0-0000-7000-8000-000000000000"]}`: "bad_request", `{` + some + `["auction:*"],"types":[]}`: "bad_request",
-		`{` + some + `["auction:*"],"types":["a","a"]}`: "bad_request", `{` + some + `["auction:*"],"envelope":"xml"}`: "bad_request",
+		`{` + some + `["auction:*"],"types":["bid.placed","bid.placed"]}`: "bad_request", `{` + some + `["auction:*"],"envelope":"xml"}`: "bad_request",
 		`{` + some + `["auction:*"],"from":"7"}`: "bad_request", `{"name":"","target":"hook","topics":["auction:*"]}`: "bad_request",
 	} {
 		if got := e.post("/v1/subscriptions", body); got.str("code") != code {
 			t.Errorf("%s: %s", body, got.body)
 		}
 	}
+	for _, kind := range []string{"bid.place", "Bid.placed", "bid.*", "", "countdown", "bid.outbid"} {
+		refused := e.post("/v1/subscriptions", fmt.Sprintf(`{%s["auction:*"],"types":["bid.placed",%q]}`, some, kind)).problem(http.StatusBadRequest, "bad_request")
+		if detail := refused.str("detail"); !strings.Contains(detail, "round.extended") {
+			t.Errorf("the type %q is refused without a word about those that there are: %s", kind, detail)
+		}
+	}
+	e.subscribe("each", "hook", fmt.Sprintf(`"topics":["auction:*","campaign:*","multidraw:*"],"types":["%s"]`, strings.Join(publish.EventTypes(), `","`)))
 	path := "/v1/subscriptions/" + e.get("/v1/subscriptions").str("items.0.id")
 	for _, bad := range []string{`{}`, `{"topic":"auction:*","after":0}`, `{"topic":"auction:0198c9f0-0000-7000-8000-000000000000","after":-1}`} {
 		e.post(path+"/replay", bad).problem(http.StatusBadRequest, "bad_request")

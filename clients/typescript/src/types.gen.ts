@@ -816,7 +816,7 @@ export interface HoldRequest {
   account: string;
   /** minor units */
   amount: number;
-  /** Go duration; without it the hold does not expire */
+  /** Go duration from 1ms to 87600h; without it the hold does not expire */
   expires_in?: string;
 }
 
@@ -1770,7 +1770,7 @@ export interface SubscriptionRequest {
   target: string;
   /** 1 to 100 of auction:ID, campaign:ID and multidraw:ID; with * for the id, all of the kind, those to come included */
   topics: string[];
-  /** up to 50 types of events that are delivered; all when absent */
+  /** types of events that are delivered, as the live stream names them; all when absent. countdown and bid.outbid are for the live stream alone */
   types?: string[];
 }
 

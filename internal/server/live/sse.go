@@ -52,7 +52,7 @@ func parseStream(r *http.Request) (topic string, since *int64, err error) {
 		}
 	}
 	if topic = q.Get("topic"); topic == "" {
-		return "", nil, edge.Refuse("topic must be given, as auction:ID or campaign:ID")
+		return "", nil, edge.Refuse("topic must be given, as auction:ID, campaign:ID, multidraw:ID or account:ID")
 	}
 	from, name := q.Get("since"), "since"
 	// A client that reconnects by itself repeats its URL, and knows better.

@@ -22,6 +22,7 @@ type Book struct {
 	// asideHolds is why the transaction can't work on holds that are in the book.
 	asideHolds map[uuid.UUID]error
 	holds      map[uuid.UUID]*bookHold
+	archived   map[uuid.UUID]time.Time // up to when the history was archived, for holds that are not there and would be in it
 	// taken are the completed requests that have the references of this transaction's operations, its own among them.
 	taken               map[string]Referenced
 	contestedReferences map[string]error // why no operation can have these
@@ -94,6 +95,14 @@ func (b *Book) LoadAccount(a Account) { b.accounts[a.ID] = &bookAccount{Account:
 
 // LoadHold adds a hold whose account the transaction has locked.
 func (b *Book) LoadHold(h Hold) { b.holds[h.ID] = &bookHold{Hold: h} }
+
+// NoteArchived says of a hold that is not there that the history of before a time was archived, and that it would be in it.
+func (b *Book) NoteArchived(hold uuid.UUID, before time.Time) {
+	if b.archived == nil {
+		b.archived = map[uuid.UUID]time.Time{}
+	}
+	b.archived[hold] = before
+}
 
 // SetAside says that an account exists, and that this transaction can't work on it. Every operation that needs it is
 // refused with reason.

@@ -10,7 +10,7 @@ import (
 func (b *Book) Hold(id uuid.UUID) (Hold, error) {
 	h, ok := b.holds[id]
 	if !ok {
-		return Hold{}, &HoldNotFoundError{ID: id}
+		return Hold{}, &HoldNotFoundError{ID: id, Archived: b.archived[id]}
 	}
 	return h.Hold, nil
 }
@@ -132,7 +132,7 @@ func (b *Book) SetHoldAside(id uuid.UUID, reason error) {
 func (b *Book) openHold(id uuid.UUID) (*bookHold, *bookAccount, error) {
 	h, ok := b.holds[id]
 	if !ok {
-		return nil, nil, &HoldNotFoundError{ID: id}
+		return nil, nil, &HoldNotFoundError{ID: id, Archived: b.archived[id]}
 	}
 	if reason, ok := b.asideHolds[id]; ok {
 		return nil, nil, reason

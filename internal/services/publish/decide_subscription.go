@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
 // Limits of a subscription.
 const (
 	MaxTopics = 100 // that it names
-	MaxTypes  = 50
 	// MaxRefusals is how many answers in a row that nothing will change pause a subscription.
 	MaxRefusals = 10
 )
@@ -32,6 +33,22 @@ func Envelopes() []Envelope { return []Envelope{EnvelopePlain, EnvelopeCloudEven
 
 // TopicKinds are the kinds of topics that subscriptions may name: what stands before the colon.
 func TopicKinds() []string { return []string{"auction", "campaign", "multidraw"} }
+
+// The types of the events of campaigns, and the one of multi-draws, whose data are their checkpoints.
+const (
+	EventPurchaseMade  = "purchase.made"
+	EventDrawCompleted = "draw.completed"
+	EventProgress      = "progress"
+)
+
+// EventTypes are the types of events that subscriptions deliver. Those without a number, such as the countdown, are for the live stream alone.
+func EventTypes() []string {
+	return []string{
+		string(auction.EventAuctionStarted), string(auction.EventAuctionCompleted), string(auction.EventAuctionCancelled), string(auction.EventBidPlaced),
+		string(auction.EventRoundExtended), string(auction.EventRoundCompleted), string(auction.EventRoundStarted), string(auction.EventBidCarriedOver),
+		EventPurchaseMade, EventDrawCompleted, EventProgress,
+	}
+}
 
 // wildcard is the topic of a kind that stands for all of them.
 const wildcard = ":*"

@@ -1463,7 +1463,7 @@ class Operations:
         For admin, service keys.
 
         amount: minor units
-        expires_in: Go duration; without it the hold does not expire
+        expires_in: Go duration from 1ms to 87600h; without it the hold does not expire
         """
         return self._invoke(
             "POST",
@@ -2117,7 +2117,8 @@ class Operations:
         envelope: plain, when absent: the message as the live stream has it; cloudevents: CloudEvents 1.0, structured
             JSON
         from_: now, when absent: with the events that are to come; start: with those that there are already
-        types: up to 50 types of events that are delivered; all when absent
+        types: types of events that are delivered, as the live stream names them; all when absent. countdown and
+            bid.outbid are for the live stream alone
         """
         return self._invoke(
             "POST",

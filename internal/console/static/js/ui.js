@@ -101,7 +101,8 @@ export function list(ctx, { path, columns, filters = [], none = "There is nothin
       if (e.name === "AbortError" || turn !== pending) return;
       if (again && shown) throw e;
       shown = undefined;
-      fill(body, problem(e), after && h("button", { type: "button", onclick: () => { back.length = 0; after = ""; move(); } }, "To the first page"));
+      pager.hidden = true; // Where this list goes on is not known.
+      fill(body, after && e.status === 400 ? h("p", { class: "note bad", role: "alert" }, "The address of this page names a place that this list does not have. It may be of other filters, or cut off.") : problem(e), after && h("button", { type: "button", onclick: () => { back.length = 0; after = ""; move(); } }, "To the first page"));
     }
   }
   const load = () => read(false);
