@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead-dev/fairlead/client"
@@ -185,8 +186,8 @@ func (a *auctionAct) bid(ctx context.Context, i int, account string) error {
 		case <-time.After(pause):
 		}
 		least, err := a.bidder.MinWinningBid(ctx, a.result.Auction.ID)
-		if client.CodeOf(err) == "not_active" || err == nil && own >= least-1 {
-			continue // No round is open, or the bot wins as things are.
+		if client.CodeOf(err) == "not_active" || busy(err) || err == nil && own >= least-1 {
+			continue // No round is open, nobody can tell at present, or the bot wins as things are.
 		}
 		if err != nil {
 			return err
@@ -198,8 +199,12 @@ func (a *auctionAct) bid(ctx context.Context, i int, account string) error {
 		if amount > limit {
 			continue
 		}
-		began := time.Now()
-		b, err := a.bidder.Bid(ctx, a.result.Auction.ID, client.BidRequest{Account: account, Amount: amount})
+		began, key := time.Now(), client.Key("demo-"+uuid.NewString())
+		var b *client.Bid
+		err = insist(ctx, func() (err error) {
+			b, err = a.bidder.Bid(ctx, a.result.Auction.ID, client.BidRequest{Account: account, Amount: amount}, key)
+			return err
+		})
 		code := client.CodeOf(err)
 		if err != nil && !slices.Contains([]string{"not_active", "cooldown", "bid_too_low", "amount_taken", "insufficient_funds"}, code) {
 			return fmt.Errorf("%s bids %d: %w", account, amount, err)

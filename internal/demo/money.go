@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ const (
 	// demoAnswered is how many answers each payer gets before the crash.
 	demoAnswered = 3
 	mostDeposit  = 1<<53 - 1
+	busyPause    = 50 * time.Millisecond // before a busy server is asked again
 	twoPhase     = "twophase"
 )
 
@@ -141,7 +143,7 @@ func (t *traffic) begin(ctx context.Context, servers []*helper) {
 					if k%demoRefused == 1 {
 						m.to = t.full()
 					}
-					err := t.send(ctx, server.api, m)
+					err := insist(ctx, func() error { return t.send(ctx, server.api, m) })
 					t.mu.Lock()
 					if err != nil {
 						t.lost = append(t.lost, m)
@@ -237,6 +239,21 @@ func (t *traffic) settle(ctx context.Context, killed time.Time) error {
 	t.screen.End("%d transfers: %d completed, %d undone, %d refused; %d lost answers asked again", len(all),
 		ends["completed"], ends["compensated"], ends["failed"], again)
 	return nil
+}
+
+// busy reports whether a server has answered that it can't do now what it was asked for, as when its database is silent.
+func busy(err error) bool {
+	p, ok := errors.AsType[*client.Problem](err)
+	return ok && p.Retryable && p.Status >= http.StatusInternalServerError
+}
+
+// insist sends a command under its one key until a server that lives is not too busy for it.
+func insist(ctx context.Context, send func() error) error {
+	for {
+		if err := send(); !busy(err) || !wait.For(ctx, busyPause) {
+			return err
+		}
+	}
 }
 
 // until asks until the answer is yes.
