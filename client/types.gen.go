@@ -1474,7 +1474,7 @@ type HoldRequest struct {
 	// Amount minor units
 	Amount int64 `json:"amount"`
 
-	// ExpiresIn Go duration from 1ms to 87600h; without it the hold does not expire
+	// ExpiresIn Go duration; without it the hold does not expire
 	//
 	// Examples: 30m
 	ExpiresIn string `json:"expires_in,omitempty,omitzero"`

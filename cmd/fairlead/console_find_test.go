@@ -423,11 +423,13 @@ func (s *scene) looksOnly(b *browser) {
 	b.await("the secret", `document.querySelector(".note.good code")?.textContent.startsWith("fl_reader_")`)
 	var secret string
 	b.eval(`document.querySelector(".note.good code").textContent`, &secret)
+	b.expect("401") // The page may be reading the list anew when it signs out.
 	b.click("nav", "Sign out")
 	b.await("the sign-in", `document.body.textContent.includes("You are signed out")`)
 	b.write("form", "key", secret)
 	b.click("form", "Sign in")
 	b.await("the page", `document.querySelector("h1")?.textContent === "API keys"`)
+	b.expect()
 	for _, path := range []string{"/console/keys", "/console/campaigns/" + open, "/console/accounts/buyer-1", "/console/publications?status=failed", "/console/new/campaign", "/console/campaigns", "/console/automations", "/console/subscriptions"} {
 		b.visit(path)
 		b.await("why nothing can be done", `document.querySelector("nav").textContent.includes("You are signed in with a reader key")`)

@@ -170,7 +170,7 @@ func viewMoved(t ledger.Transfer) transferView {
 type holdRequest struct {
 	Account   string  `json:"account"`
 	Amount    int64   `json:"amount" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
-	ExpiresIn *string `json:"expires_in,omitempty" doc:"Go duration from 1ms to 87600h; without it the hold does not expire" example:"30m"`
+	ExpiresIn *string `json:"expires_in,omitempty" doc:"Go duration; without it the hold does not expire" example:"30m"`
 }
 
 type captureRequest struct {
@@ -252,7 +252,7 @@ func (s *Server) ledgerRoutes() []route {
 				var c checks
 				c.id("account", q.Account)
 				c.amount("amount", q.Amount)
-				expires := c.duration("expires_in", q.ExpiresIn, minExpiry, maxExpiry)
+				expires := c.duration("expires_in", q.ExpiresIn, maxExpiry)
 				return ledger.PlaceHold{Account: q.Account, Amount: q.Amount, ExpiresIn: expires}, c.err
 			},
 		}),

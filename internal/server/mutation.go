@@ -279,8 +279,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 
 const (
 	maxName, maxMemo = 200, 500                  // limits of the contract, in characters
-	minExpiry        = time.Millisecond          // of a hold; a shorter one is over before anybody hears of it
-	maxExpiry        = 10 * 365 * 24 * time.Hour // longer ones are better without an expiry
+	maxExpiry        = 10 * 365 * 24 * time.Hour // of a hold; longer ones are better without an expiry
 )
 
 var currencyForm = regexp.MustCompile(`^[A-Z][A-Z0-9]{2,11}$`)
@@ -365,14 +364,14 @@ func (c *checks) text(field, value string, low, high int) {
 	}
 }
 
-// duration reads a Go duration string from least to most; an absent one is nil.
-func (c *checks) duration(field string, value *string, least, most time.Duration) *time.Duration {
+// duration reads a Go duration string within (0, most]; an absent one is nil.
+func (c *checks) duration(field string, value *string, most time.Duration) *time.Duration {
 	if value == nil {
 		return nil
 	}
 	d, err := time.ParseDuration(*value)
-	if err != nil || d < least || d > most {
-		c.fail("%s must be a duration such as \"30m\" or \"1.5s\", from %s to %s", field, least, most)
+	if err != nil || d <= 0 || d > most {
+		c.fail("%s must be a duration such as \"30m\" or \"1.5s\", above 0 and at most %s", field, most)
 		return nil
 	}
 	return &d

@@ -816,7 +816,7 @@ export interface HoldRequest {
   account: string;
   /** minor units */
   amount: number;
-  /** Go duration from 1ms to 87600h; without it the hold does not expire */
+  /** Go duration; without it the hold does not expire */
   expires_in?: string;
 }
 

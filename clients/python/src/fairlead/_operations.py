@@ -1463,7 +1463,7 @@ class Operations:
         For admin, service keys.
 
         amount: minor units
-        expires_in: Go duration from 1ms to 87600h; without it the hold does not expire
+        expires_in: Go duration; without it the hold does not expire
         """
         return self._invoke(
             "POST",
