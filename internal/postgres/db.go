@@ -257,6 +257,11 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
+// RememberedAccounts returns how many accounts this process remembers, and how many it has forgotten for others.
+func (db *DB) RememberedAccounts() (accounts int, forgotten int64) {
+	return db.spec.Accounts.Remembered()
+}
+
 // inUTC has the connection read all times as UTC.
 func inUTC(conn *pgx.Conn) {
 	codec := &pgtype.TimestamptzCodec{ScanLocation: time.UTC}

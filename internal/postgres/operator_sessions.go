@@ -37,7 +37,8 @@ const (
 		ORDER BY created_at, id LIMIT 1`
 	insertLinkOf = `INSERT INTO console_links (hash, key, created_at, expires_at)
 		SELECT $1, id, clock_timestamp(), clock_timestamp() + $3 * interval '1 microsecond' FROM api_keys
-		WHERE id = $2 AND role = 'admin' AND revoked_at IS NULL`
+		WHERE id = $2 AND role = 'admin' AND revoked_at IS NULL
+		ON CONFLICT (hash) DO UPDATE SET key = excluded.key WHERE console_links.key = excluded.key`
 	useLink = `UPDATE console_links SET used_at = clock_timestamp()
 		WHERE hash = $1 AND used_at IS NULL AND expires_at > clock_timestamp() RETURNING key`
 )
@@ -131,7 +132,7 @@ func (d *Operator) MakeLink(ctx context.Context, hash operator.Hash, life time.D
 	return tag.RowsAffected() == 1, readError(err)
 }
 
-// MakeLinkOf makes a link that signs in with the rights of the admin key with that id. It returns [operator.ErrNoSession] when there is no such key in force.
+// MakeLinkOf makes a link that signs in with the rights of the admin key with that id. Made again by that key, it is the same link. It returns [operator.ErrNoSession] when there is no such key in force.
 func (d *Operator) MakeLinkOf(ctx context.Context, hash operator.Hash, key string, life time.Duration) error {
 	tag, err := d.db.pool.Exec(ctx, insertLinkOf, hash[:], key, life.Microseconds())
 	if err == nil && tag.RowsAffected() == 0 {

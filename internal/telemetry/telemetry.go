@@ -294,6 +294,19 @@ func ObservePools[P ~struct {
 	}
 }
 
+// ObserveAccounts registers the metrics of the accounts that this server remembers.
+func ObserveAccounts(r prometheus.Registerer, remembered func() (accounts int, forgotten int64)) {
+	m := metricsOf(r, "fairlead_accounts_")
+	m.gaugeFunc("in_memory", "Accounts that are remembered, so that commands need not read them.", func() float64 {
+		accounts, _ := remembered()
+		return float64(accounts)
+	})
+	m.counterFunc("forgotten_total", "Accounts that were forgotten for others: more are in use than --accounts-in-memory.", func() float64 {
+		_, forgotten := remembered()
+		return float64(forgotten)
+	})
+}
+
 // SharedTarget is a target that several servers work on, and how often this one finds it changed, a second.
 type SharedTarget struct {
 	Target string

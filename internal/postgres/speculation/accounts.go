@@ -43,6 +43,7 @@ type Accounts struct {
 	mu       sync.Mutex
 	accounts map[string]*account
 	era      uint64 // what is of an earlier one counts as known only where a transaction under way changes it
+	forgot   int64  // how many accounts were forgotten for others
 	doubts   int    // how many more transactions read what they work on
 	stale    int    // by staleWeight for each that was stale nevertheless, and one less for each other
 	backoff  int
@@ -78,6 +79,13 @@ func (c *Accounts) entry(id string) *account {
 	return e
 }
 
+// Remembered returns how many accounts are remembered, and how many were forgotten for others.
+func (c *Accounts) Remembered() (accounts int, forgotten int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.accounts), c.forgot
+}
+
 // knows reports whether an account is remembered. The caller holds the mutex.
 func (c *Accounts) knows(e *account) bool { return e.known && (e.era == c.era || e.sent > 0) }
 
@@ -89,6 +97,7 @@ func (c *Accounts) evict() {
 	for id, e := range c.accounts {
 		if e.speculative == 0 && e.locked == 0 {
 			delete(c.accounts, id) // Any one: it is read again when it is needed.
+			c.forgot++
 			return
 		}
 	}

@@ -489,4 +489,7 @@ func TestAsManyAccountsAsGiven(t *testing.T) {
 		t.Error("the account that is worked on is forgotten")
 	}
 	c.leave([]string{"ann"}, true)
+	if n, forgotten := c.Remembered(); n != most || forgotten != 9*most+1 {
+		t.Errorf("%d accounts are remembered, %d were forgotten", n, forgotten)
+	}
 }
