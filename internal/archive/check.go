@@ -28,7 +28,7 @@ type Checked struct {
 // database, with which its history begins, holds the entries against the transfers, and makes the roots of the draws of the purchases. It returns a
 // [Damaged] error for the first file that is not what was written, and another error for what does not agree. progress may be nil.
 //
-// Archives may be made meanwhile. What one of them takes out of the tables is missing there, so a difference counts only where there was none.
+// Another process may make an archive meanwhile, which takes rows out of the tables. Where one has, Check compares again before it reports a difference.
 func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress func(Progress)) (c Checked, err error) {
 	all, err := left(ctx, pool)
 	for err == nil {

@@ -97,7 +97,7 @@ func wantStory(t *testing.T, d *Demo) {
 		t.Errorf("what was watched: %+v", a)
 	}
 	c := r.Crash
-	// What the killed servers were sending is sent again, and so is what a server lost that was stalled past the life of its claims. Where
+	// Other servers send again what the killed ones were sending, and what a stalled server has lost its claims to. Where
 	// another demo uses the database, its servers publish these posts, too.
 	sentAgain := c.SentAgain >= d.helpers()*demoPerTarget || d.DatabaseURL != ""
 	if c.Workers != d.helpers()+1 || c.Posts == 0 || !sentAgain || c.LostAnswers == 0 || c.Transfers < len(d.modes())*demoPayers*demoAnswered {
