@@ -51,6 +51,11 @@ func TestALostCommitHoldsTheRow(t *testing.T) {
 				done <- ended{a, err}
 			}()
 			testwait.Eventually(t, patience, "the COMMIT waits for the standby", func() bool {
+				select {
+				case early := <-done:
+					t.Fatalf("it ended before its COMMIT was seen to wait: %+v, %v", early.answer, early.err)
+				default:
+				}
 				return ask[bool](t, admin, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep')`)
 			})
 			proxy.Refuse(true)
