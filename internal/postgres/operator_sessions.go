@@ -71,12 +71,7 @@ func beginSession(ctx context.Context, tx pgx.Tx, hash operator.Hash, key string
 	if err != nil {
 		return err
 	}
-	for _, a := range audit {
-		if _, err := tx.Exec(ctx, insertAudit, newID(), nil, "key:"+key, a.Action, a.Object, a.RequestID); err != nil {
-			return err
-		}
-	}
-	return nil
+	return auditByKey(ctx, tx, key, audit)
 }
 
 // SignInRefused writes down that somebody was not signed in.
@@ -132,11 +127,26 @@ func (d *Operator) MakeLink(ctx context.Context, hash operator.Hash, life time.D
 	return tag.RowsAffected() == 1, readError(err)
 }
 
-// MakeLinkOf makes a link that signs in with the rights of the admin key with that id. Made again by that key, it is the same link. It returns [operator.ErrNoSession] when there is no such key in force.
-func (d *Operator) MakeLinkOf(ctx context.Context, hash operator.Hash, key string, life time.Duration) error {
-	tag, err := d.db.pool.Exec(ctx, insertLinkOf, hash[:], key, life.Microseconds())
-	if err == nil && tag.RowsAffected() == 0 {
-		return operator.ErrNoSession
+// MakeLinkOf makes a link that signs in with the rights of the admin key with that id, and writes down what is to be audited of it. Made
+// again by that key, it is the same link. It returns [operator.ErrNoSession] when there is no such key in force.
+func (d *Operator) MakeLinkOf(ctx context.Context, hash operator.Hash, key string, life time.Duration, audit ...command.Audit) error {
+	return d.db.runWaiting(ctx, "make a link", rowOfSession(hash), func(ctx context.Context, tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, insertLinkOf, hash[:], key, life.Microseconds())
+		if err == nil && tag.RowsAffected() == 0 {
+			err = operator.ErrNoSession
+		}
+		if err != nil {
+			return err
+		}
+		return auditByKey(ctx, tx, key, audit)
+	})
+}
+
+func auditByKey(ctx context.Context, tx pgx.Tx, key string, audit []command.Audit) error {
+	for _, a := range audit {
+		if _, err := tx.Exec(ctx, insertAudit, newID(), nil, "key:"+key, a.Action, a.Object, a.RequestID); err != nil {
+			return err
+		}
 	}
-	return readError(err)
+	return nil
 }

@@ -24,8 +24,8 @@ type Sessions interface {
 	// SignInRefused writes down that somebody was not signed in.
 	SignInRefused(ctx context.Context, a command.Audit) error
 	Session(ctx context.Context, hash operator.Hash) (operator.Session, error)
-	// MakeLinkOf makes a link of the admin key with that id.
-	MakeLinkOf(ctx context.Context, hash operator.Hash, key string, life time.Duration) error
+	// MakeLinkOf makes a link of the admin key with that id, and writes down what is to be audited in the same transaction.
+	MakeLinkOf(ctx context.Context, hash operator.Hash, key string, life time.Duration, audit ...command.Audit) error
 	End(ctx context.Context, hash operator.Hash) error
 }
 
@@ -268,7 +268,8 @@ func (s *Server) postLink(w http.ResponseWriter, r *http.Request) error {
 	if !isKey {
 		return &refusal{Kind: notAnAdmin, Detail: "a link is made with an admin key"}
 	}
-	if err := s.Sessions.MakeLinkOf(r.Context(), hash, id, operator.LinkLife); errors.Is(err, operator.ErrNoSession) {
+	audit := command.Audit{RequestID: infoOf(r).requestID, Action: "link.create", Object: addressOf(r)}
+	if err := s.Sessions.MakeLinkOf(r.Context(), hash, id, operator.LinkLife, audit); errors.Is(err, operator.ErrNoSession) {
 		return auth.ErrBadCredential // It was revoked a moment ago.
 	} else if err != nil {
 		return err

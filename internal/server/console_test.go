@@ -220,6 +220,10 @@ func TestKeysMakeLinks(t *testing.T) {
 			t.Fatalf("the link: %d", r.StatusCode)
 		}
 	}
+	audited := e.by(e.admin).get("/v1/admin/audit?action=link.create").want(http.StatusOK)
+	if audited.str("items.0.principal") != "key:"+e.adminID || audited.str("items.0.action") != "link.create" {
+		t.Errorf("audited: %s", audited.body)
+	}
 	secret := sessionIn(t, e.browse(http.MethodPost, sessionPath, `{"link":"`+link+`"}`)).Value
 	if x, err := sessions.Session(t.Context(), operator.HashOf(secret)); err != nil || x.Key.Role != auth.RoleAdmin || x.Key.ID != e.adminID {
 		t.Errorf("the link signs in as %+v, %v; want %s", x.Key, err, e.adminID)
