@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -275,9 +274,8 @@ func TestTwoPhaseRefused(t *testing.T) {
 	db := open(t, Options{URL: pg.URL()})
 	testwait.Must(t, NewCrossLedger(db).CanPrepare(t.Context()))
 	exec(t, db, `ALTER SYSTEM SET max_prepared_transactions = 0`)
-	restarts := pg.Restarts()
-	testwait.Must(t, syscall.Kill(pg.PID(), syscall.SIGKILL))
-	testwait.Eventually(t, patience, "the restart", func() bool { return pg.Restarts() > restarts && db.pool.Ping(t.Context()) == nil })
+	pgtest.Restart(t, pg)
+	testwait.Eventually(t, patience, "an answer", func() bool { return db.pool.Ping(t.Context()) == nil })
 	if err := NewCrossLedger(db).CanPrepare(t.Context()); !errors.Is(err, cross.ErrTwoPhaseUnavailable) {
 		t.Errorf("CanPrepare: %v", err)
 	}

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"syscall"
 	"testing"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -18,8 +17,7 @@ func TestMultidrawOutlivesItsDatabase(t *testing.T) {
 	s := newMultidraws(t, NewMultidraws(db), multidraw.Options{})
 	o := made(t, s, inRange("k", 800_000, true))
 	testwait.Eventually(t, patience, "some checkpoints", func() bool { return operation(t, s, o.ID).Checkpoints > 20 })
-	testwait.Must(t, syscall.Kill(server.PID(), syscall.SIGKILL))
-	testwait.Eventually(t, patience, "a restart", func() bool { return server.Restarts() > 0 })
+	pgtest.Restart(t, server)
 	testwait.Eventually(t, patience, "an answer", func() bool { return db.pool.Ping(t.Context()) == nil })
 	if now := operation(t, s, o.ID); now.Completed == now.Total {
 		t.Fatal("it was killed too late")
