@@ -121,6 +121,7 @@ type Backend struct {
 	busy     atomic.Int64 // simple requests, and releases, that are under way
 	unshared atomic.Bool  // the database can't share
 	plain    atomic.Bool  // it has none of the functions
+	older    atomic.Bool  // it has no functions for one request alone
 
 	// pollFails says that the last poll has failed; it is the watching goroutine's own.
 	pollFails bool

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -18,7 +19,7 @@ func (b *Backend) Release(ctx context.Context, g lock.Grant) error {
 	if err != nil {
 		return lock.ErrLost
 	}
-	t := tenure{id: id, since: g.Start}
+	t := tenure{id: id, since: g.Start, alone: !g.Waited}
 	if len(g.Tokens) == 1 {
 		for key := range g.Tokens {
 			t.key = key
@@ -36,6 +37,7 @@ type tenure struct {
 	token   *int64    // nil: any
 	served  []string  // of its cohort
 	tickets []int64   // the served ones'
+	alone   bool      // nobody is known to want the key
 }
 
 // end ends a lock: by passing it on within its cohort, or else in the tables.
@@ -77,7 +79,14 @@ func (b *Backend) end(ctx context.Context, t tenure) (err error) {
 		}
 	}
 	if t.key != "" {
-		switch outcome, err := b.endAtOnce(ctx, t); {
+		outcome, err := outcomeUndecided, error(nil)
+		if t.alone && c == nil {
+			outcome, err = b.endAlone(ctx, t)
+		}
+		if outcome == outcomeUndecided && err == nil {
+			outcome, err = b.endAtOnce(ctx, t)
+		}
+		switch {
 		case err != nil || outcome == outcomeUndecided: // A transaction finds out.
 		case outcome == outcomeReleased:
 			return nil
@@ -113,6 +122,30 @@ func (b *Backend) endByTransaction(ctx context.Context, t tenure) (done Released
 		return err
 	})
 	return done, err
+}
+
+// endAlone ends a lock of one key that nobody stands in line for.
+func (b *Backend) endAlone(ctx context.Context, t tenure) (outcome string, err error) {
+	if b.plain.Load() || b.older.Load() {
+		return outcomeUndecided, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	var ended *string
+	err = b.pool.QueryRow(ctx, b.st.Free, t.key, t.id.String()).Scan(&ended)
+	switch {
+	case pgkit.Code(err) == undefinedFunction:
+		b.older.Store(true)
+		return outcomeUndecided, nil
+	case err != nil:
+		return "", err
+	case ended == nil:
+		return outcomeUndecided, nil
+	}
+	if *ended == outcomeExpired && b.observer != nil {
+		b.observer.Expired(1)
+	}
+	return *ended, nil
 }
 
 // endAtOnce ends a lock of one key in one round trip, and tells those whose it is then.

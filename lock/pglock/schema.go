@@ -40,8 +40,8 @@ func (s Schema) Install(ctx context.Context, conn Beginner) error {
 		pgkit.Part{Has: `2 = (SELECT count(*) FROM pg_attribute WHERE NOT attisdropped AND (attrelid, attname) IN (
 			(to_regclass('lock_waiters'), 'process'), (to_regclass('lock_arbiter'), 'token_floor')))`, SQL: columnsSQL},
 		pgkit.Part{
-			Has: `2 = (SELECT count(*) FROM pg_proc WHERE 'plan_cache_mode=force_generic_plan' = ANY (proconfig)
-			AND (oid = to_regproc('lock_share') OR oid = to_regproc('lock_release') AND prosrc LIKE '%channel IS NOT NULL%'))`,
+			Has: `3 = (SELECT count(*) FROM pg_proc WHERE 'plan_cache_mode=force_generic_plan' = ANY (proconfig)
+			AND (oid IN (to_regproc('lock_share'), to_regproc('lock_free')) OR oid = to_regproc('lock_release') AND prosrc LIKE '%channel IS NOT NULL%'))`,
 			SQL: functionsSQL, Needs: pgkit.Functions,
 		})
 	if err != nil {

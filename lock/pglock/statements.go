@@ -8,7 +8,7 @@ type statements struct {
 	MustDropWaiter, InsertGrant, TakeKeys, DropWaiter, DropQueue, DropPlaces, InsertWaiter, DropDead, Take, Renew, EndGrant string
 	ReadCycle, Withdraw, DropGrant, ReadGraph, OwnersHold, LockArbiter, MarkVictim, KeepAlive, FreeKeys, NextExpiry         string
 	WaitedFor, ReadGrants, FindGrant, SweepWaiters, SweepQueue, ExpiredLines, Notify, Ask, Release, Settle, DropServed      string
-	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share, Unlocked, DropOwn                              string
+	DropServedPlaces, Tombstone, EndAhead, FindAhead, SilenceWaiters, Share, Unlocked, DropOwn, AskOne, Free                string
 }
 
 // Statements name rows by "= ANY" of an array. Then the planner finds each row by the index, also in a table that it has no
@@ -140,6 +140,8 @@ func newStatements(s Schema) *statements {
 		Notify:     `SELECT pg_notify($1, $2) FROM (SELECT set_config('synchronous_commit', 'off', true)) AS s (v) WHERE s.v = 'off'`,
 		Ask:        `SELECT outcome, new_token, lease_end, tickets FROM @lock_ask($1, $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::boolean[], $7, $8::bigint)`,
 		Release:    `SELECT outcome, heirs, heir_tickets, ours, new_token, lease_end FROM @lock_release($1, $2, $3, $4::bigint, $5::text[], $6::bigint[], $7, $8::bigint, $9::bigint, $10, $11)`,
+		AskOne:     `SELECT @lock_take($1, $2::text::uuid, $3, $4::bigint, $5::bigint, $6::boolean, $7, $8::bigint)`,
+		Free:       `SELECT @lock_free($1, $2::text::uuid)`,
 		Settle:     `SELECT @lock_settle($1, $2, $3::text[], $4::bigint[], $5, $6, $7::bigint, $8::bigint)`,
 		Share:      `SELECT ended, in_time, ages, granted, new_tokens, lease_ends FROM @lock_share($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])`,
 		DropServed: `DELETE FROM @lock_waiters WHERE id = ` + someIDs,

@@ -20,6 +20,7 @@ const (
 // Outcomes of the functions in functions.sql.
 const (
 	outcomeGranted   = "granted"
+	outcomeHeld      = "held"
 	outcomeReleased  = "released"
 	outcomeExpired   = "expired"
 	outcomeUndecided = "undecided"
@@ -158,47 +159,77 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alon
 			return
 		}
 	}
-	var (
-		ids, owners = make([]string, len(batch)), make([]string, len(batch))
-		ttls, holds = make([]int64, len(batch)), make([]int64, len(batch))
-		patient     = make([]bool, len(batch))
-
-		token   *int64
-		expires *time.Time
-		tickets []int64
-	)
-	for i, j := range batch {
-		r := j.w.request
-		ids[i], owners[i], ttls[i], holds[i], patient[i] = r.id.String(), r.owner, r.ttl, r.hold, j.w.patient()
-	}
 	start := time.Now()
-	outcome, err := outcomeUndecided, error(nil)
+	d, err := answer{outcome: outcomeUndecided}, error(nil)
 	if !b.plain.Load() {
-		err = b.pool.QueryRow(asking, b.st.Ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
-			Scan(&outcome, &token, &expires, &tickets)
+		d, err = b.callAsk(asking, key, batch)
 	}
 	if pgkit.Code(err) == undefinedFunction {
 		if !b.plain.Swap(true) {
 			b.logger.WarnContext(ctx, "requests for locks are several statements: the engine has no PL/pgSQL, or the tables are of an older version, so install the schema again", "error", err)
 		}
-		outcome, err = outcomeUndecided, nil
+		d, err = answer{outcome: outcomeUndecided}, nil
 	}
 	for i, j := range batch {
 		switch {
 		case err != nil:
 			j.end = unknown
-		case outcome == outcomeUndecided:
+		case d.outcome == outcomeUndecided:
 			j.end = undecided
 		default:
-			j.out = asked{ticket: tickets[i]}
+			j.out = asked{ticket: d.tickets[i]}
 		}
 	}
-	if err == nil && outcome == outcomeGranted {
-		batch[0].out.grant = batch[0].w.request.grant(*token, *expires, start)
+	if err == nil && d.outcome == outcomeGranted {
+		batch[0].out.grant = batch[0].w.request.grant(*d.token, *d.expires, start)
 	}
 	for _, j := range batch {
 		close(j.over)
 	}
+}
+
+// answer is what the database says of requests for one key.
+type answer struct {
+	outcome string
+	token   *int64 // of the first, if it was granted
+	expires *time.Time
+	tickets []int64 // of those that are in line; else 0
+}
+
+// callAsk asks for all of the batch, by the function for one request if it is one.
+func (b *Backend) callAsk(ctx context.Context, key string, batch []*joining) (a answer, err error) {
+	if len(batch) == 1 && !b.older.Load() {
+		if a, err = b.callAskOne(ctx, key, batch[0].w); pgkit.Code(err) != undefinedFunction {
+			return a, err
+		}
+		b.older.Store(true)
+	}
+	ids, owners := make([]string, len(batch)), make([]string, len(batch))
+	ttls, holds := make([]int64, len(batch)), make([]int64, len(batch))
+	patient := make([]bool, len(batch))
+	for i, j := range batch {
+		r := j.w.request
+		ids[i], owners[i], ttls[i], holds[i], patient[i] = r.id.String(), r.owner, r.ttl, r.hold, j.w.patient()
+	}
+	err = b.pool.QueryRow(ctx, b.st.Ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
+		Scan(&a.outcome, &a.token, &a.expires, &a.tickets)
+	return a, err
+}
+
+func (b *Backend) callAskOne(ctx context.Context, key string, w *waiter) (answer, error) {
+	r := &w.request
+	var of []*int64 // token, end of the lease, ticket
+	err := b.pool.QueryRow(ctx, b.st.AskOne, key, r.id.String(), r.owner, r.ttl, r.hold, w.patient(), b.process, aliveFor.Microseconds()).Scan(&of)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case of == nil:
+		return answer{outcome: outcomeUndecided}, nil
+	case of[0] == nil:
+		return answer{outcome: outcomeHeld, tickets: []int64{*of[2]}}, nil
+	}
+	expires := time.UnixMicro(*of[1])
+	return answer{outcome: outcomeGranted, token: of[0], expires: &expires, tickets: []int64{0}}, nil
 }
 
 // patient reports whether the request is to get in line.
