@@ -17,12 +17,11 @@ const (
 	// recountLook is how often the bookkeeper looks whether a recount is due.
 	recountLook = time.Minute
 	// A recount reads recountBlocks, and all accounts, in one snapshot and in about a second. With few accounts it reads recountLeast in some
-	// 50 ms. Then it pauses for recountRest times as long, so that it takes a twentieth of one processor. A closing
-	// takes a twentieth at most, too: behind many commands it has more to do than that, and must not take it from them.
+	// 50 ms. Then it pauses for recountRest times as long, so that it takes a twentieth of one processor. A closing takes a tenth at most.
 	recountBlocks = 8192
 	recountLeast  = 512
 	recountRest   = 19
-	closeRest     = 19
+	closeRest     = 9
 )
 
 // bookkeeper closes and recounts the books for the integrity check, in the process that keeps the public log. Two that believe to be elected

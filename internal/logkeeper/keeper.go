@@ -46,7 +46,7 @@ const (
 	maxNames = 200_000
 	// DefaultCloseEvery is how often the books are closed, where that is no more than a closeShare-th of the time.
 	DefaultCloseEvery = time.Minute
-	closeShare        = 50
+	closeShare        = 20
 )
 
 // Observer receives what the keeper does, for metrics. Its methods must not block and may be called concurrently.
