@@ -3,6 +3,8 @@ package pglock
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,7 +129,8 @@ func TestAloneOnOlderTables(t *testing.T) {
 	t.Parallel()
 	pgtest.Needs(t, pgkit.Functions)
 	url := database(t)
-	b := open(t, url, Options{})
+	var log testwait.Buffer
+	b := open(t, url, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	testwait.Must(t, testwait.Err(b.pool.Exec(t.Context(), testSchema.in(`DROP FUNCTION @lock_take, @lock_free`))))
 	l := lock.New(b, lock.LockerOptions{})
 	for n := range int64(3) {
@@ -139,6 +142,9 @@ func TestAloneOnOlderTables(t *testing.T) {
 	}
 	if !b.older.Load() || b.plain.Load() {
 		t.Error("it does not know that the tables are older, or takes them for much older ones")
+	}
+	if said := log.String(); strings.Count(said, "install the schema again") != 1 {
+		t.Errorf("the log says %s", said)
 	}
 	testwait.Must(t, install(t.Context(), url))
 	renewed := open(t, url, Options{})

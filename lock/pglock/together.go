@@ -198,11 +198,12 @@ type answer struct {
 
 // callAsk asks for all of the batch, by the function for one request if it is one.
 func (b *Backend) callAsk(ctx context.Context, key string, batch []*joining) (a answer, err error) {
+	older := false
 	if len(batch) == 1 && !b.older.Load() {
 		if a, err = b.callAskOne(ctx, key, batch[0].w); pgkit.Code(err) != undefinedFunction {
 			return a, err
 		}
-		b.older.Store(true)
+		older = !b.older.Swap(true)
 	}
 	ids, owners := make([]string, len(batch)), make([]string, len(batch))
 	ttls, holds := make([]int64, len(batch)), make([]int64, len(batch))
@@ -213,6 +214,9 @@ func (b *Backend) callAsk(ctx context.Context, key string, batch []*joining) (a 
 	}
 	err = b.pool.QueryRow(ctx, b.st.Ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
 		Scan(&a.outcome, &a.token, &a.expires, &a.tickets)
+	if older && err == nil { // Else it has none of the functions, which the caller says.
+		b.logger.WarnContext(ctx, "a lock that one asks for alone costs more than it need: the tables are of an older version, so install the schema again")
+	}
 	return a, err
 }
 
