@@ -135,7 +135,7 @@ func (b *Backend) endAlone(ctx context.Context, t tenure) (outcome string, err e
 	err = b.pool.QueryRow(ctx, b.st.Free, t.key, t.id.String()).Scan(&ended)
 	switch {
 	case pgkit.Code(err) == undefinedFunction:
-		b.older.Store(true)
+		b.noteOlder(ctx, !b.older.Swap(true))
 		return outcomeUndecided, nil
 	case err != nil:
 		return "", err

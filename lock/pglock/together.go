@@ -214,10 +214,15 @@ func (b *Backend) callAsk(ctx context.Context, key string, batch []*joining) (a 
 	}
 	err = b.pool.QueryRow(ctx, b.st.Ask, key, ids, owners, ttls, holds, patient, b.process, aliveFor.Microseconds()).
 		Scan(&a.outcome, &a.token, &a.expires, &a.tickets)
-	if older && err == nil { // Else it has none of the functions, which the caller says.
+	b.noteOlder(ctx, older && err == nil) // Else it has none of the functions, which the caller says.
+	return a, err
+}
+
+// noteOlder says that the functions for one request alone are missing, where that was just found out.
+func (b *Backend) noteOlder(ctx context.Context, found bool) {
+	if found {
 		b.logger.WarnContext(ctx, "a lock that one asks for alone costs more than it need: the tables are of an older version, so install the schema again")
 	}
-	return a, err
 }
 
 func (b *Backend) callAskOne(ctx context.Context, key string, w *waiter) (answer, error) {
