@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -28,8 +30,12 @@ const (
 	leakLimit = testwait.Patience
 	// adminLimit bounds the making or dropping of a database.
 	adminLimit = testwait.Patience
+	// queuePause is between tries to get into PostgreSQL's queue.
+	queuePause = 20 * time.Millisecond
 	// inUse is PostgreSQL's code for a database that others are connected to.
 	inUse = "55006"
+	// tooMany is its code for one that has as many sessions as it may.
+	tooMany = "53300"
 )
 
 // Migrate brings an empty database to the schema that a package's tests need.
@@ -132,7 +138,7 @@ func Connect(tb testing.TB, url string) *pgx.Conn {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), adminLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
@@ -268,7 +274,7 @@ func (h *harness) urlOf(name string) string {
 func (h *harness) admin(sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, h.instance.URL())
+	conn, err := connect(ctx, h.instance.URL())
 	if err != nil {
 		return err
 	}
@@ -282,6 +288,18 @@ func (h *harness) admin(sql string) error {
 			err = fmt.Errorf("%s: %w", sql, err)
 		}
 		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+	}
+}
+
+// connect connects, even where more connections wait than PostgreSQL has found the time to take, or to end: a full queue refuses the next at once.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	for {
+		conn, err := pgx.Connect(ctx, url)
+		refused, _ := errors.AsType[*pgconn.PgError](err)
+		full := errors.Is(err, syscall.EAGAIN) || refused != nil && refused.Code == tooMany
+		if !full || !wait.For(ctx, queuePause) {
+			return conn, err
+		}
 	}
 }
 

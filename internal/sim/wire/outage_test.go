@@ -2,6 +2,9 @@ package wire_test
 
 import (
 	"context"
+	"errors"
+	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -52,5 +55,39 @@ func TestTheDatabaseGoesAwayAtTheStepThatWasAskedFor(t *testing.T) {
 				t.Errorf("%d rows, want %d: %v", rows, c.rows, err)
 			}
 		})
+	}
+}
+
+// TestARefusedConnectionReachesNobody looks at what the database hears of an outage.
+func TestARefusedConnectionReachesNobody(t *testing.T) {
+	database, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	testwait.Must(t, err)
+	defer database.Close()
+	proxy, err := wire.Listen(t.Context(), wire.Options{Network: "tcp", Address: database.Addr().String()})
+	testwait.Must(t, err)
+	defer proxy.Close()
+	dial := func() net.Conn {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", proxy.Addr())
+		testwait.Must(t, err)
+		return conn
+	}
+	ended := func(conn net.Conn) {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Error("a connection that was cut has said something")
+		}
+	}
+	proxy.Refuse(true)
+	for range 10 {
+		ended(dial())
+	}
+	proxy.Refuse(false)
+	last := dial()
+	defer last.Close()
+	first, err := database.Accept()
+	testwait.Must(t, err)
+	testwait.Must(t, first.Close())
+	testwait.Must(t, last.SetReadDeadline(time.Now().Add(testwait.Patience)))
+	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the first connection that the database heard of is not the one that was let through: %v", err)
 	}
 }

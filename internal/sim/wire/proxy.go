@@ -140,8 +140,12 @@ func (p *Proxy) accept() {
 
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
-	network, address := p.network, p.address
+	network, address, refused := p.network, p.address, p.refuses()
 	p.mu.Unlock()
+	if refused { // PostgreSQL is not to hear of it: hundreds of connections a second would fill the queue that others' are in, too.
+		_ = client.Close()
+		return
+	}
 	backend, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), network, address)
 	if err != nil {
 		_ = client.Close() // PostgreSQL may be down: that is for the client to see.
@@ -168,11 +172,16 @@ func (p *Proxy) serve(client net.Conn) {
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.refusing || p.outage.refuses() || time.Now().Before(p.darkUntil) {
+	if p.refuses() {
 		return false
 	}
 	p.links[l] = struct{}{}
 	return true
+}
+
+// refuses reports whether connections are refused. The caller has the mutex.
+func (p *Proxy) refuses() bool {
+	return p.closed || p.refusing || p.outage.refuses() || time.Now().Before(p.darkUntil)
 }
 
 func (p *Proxy) remove(l *link) {
