@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead/internal/archive"
@@ -26,7 +29,7 @@ func newArchive() *cobra.Command {
 			"then their tables are dropped. The database keeps balances, open holds, references that are taken, campaigns, purchases, draws with\n" +
 			"their winners, the public log, and whatever is younger than a day.\n\n" +
 			"With --purchases, those of campaigns that were made in a month leave, too, as soon as all of them have ended. Servers then no longer\n" +
-			"have the proofs of their draws: save these first, from /v1/campaigns/ID/proof.\n\n" +
+			"have the proofs of their draws; fairlead archive proof makes them of the files.\n\n" +
 			"Commands go on meanwhile. After an interruption, run it again on the same host with the same --to: it goes on.\n" +
 			"fairlead integrity --archives DIR checks the files.",
 		Example: "  fairlead archive --before 2026-01-01 --to /srv/archives --dry-run\n" +
@@ -61,6 +64,37 @@ func newArchive() *cobra.Command {
 	f.BoolVar(&purchases, "purchases", false, "also the purchases of campaigns that have ended: the proofs of their draws are no longer served then")
 	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be archived")
 	f.BoolVar(&o.Restart, "restart", false, "give up an archive that was begun on another host or into another directory, and begin it anew")
+	cmd.AddCommand(newArchiveProof())
+	return cmd
+}
+
+func newArchiveProof() *cobra.Command {
+	var t target
+	var directory string
+	cmd := &cobra.Command{
+		Use:   "proof CAMPAIGN",
+		Short: "Print the proof of a draw whose purchases are archived",
+		Long: "Print the document from which anyone recomputes the draw of a campaign whose purchases are archived, as servers gave it before, at\n" +
+			"/v1/campaigns/ID/proof. It is made of the files and of the database, which has the seed. The file that the purchases are in is read\n" +
+			"as a whole and compared with its hash. fairlead verify recomputes the draw.",
+		Example: "  fairlead archive proof 0192b2f0-6c1e-7000-8000-000000000001 --archives /srv/archives > proof.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			campaign, err := uuid.Parse(args[0])
+			if err != nil {
+				return fmt.Errorf("%w: %q is no id of a campaign", errUsage, args[0])
+			}
+			db, err := t.database(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			return errors.Join(db.WriteArchivedProof(cmd.Context(), directory, campaign, out), out.Flush())
+		},
+	}
+	t.bindDatabase(cmd)
+	cmd.Flags().StringVar(&directory, "archives", "archives", "directory of the archives that fairlead archive has made")
 	return cmd
 }
 

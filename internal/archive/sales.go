@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
@@ -269,6 +271,42 @@ func (s *sales) add(ctx context.Context, row []string) (*soldCampaign, error) {
 	c.read, c.owners[ordinal] = seq, row[2]
 	c.sold[layer-1]++
 	return c, nil
+}
+
+// ErrNotArchived is returned for a campaign whose purchases are in the tables.
+var ErrNotArchived = errors.New("its purchases are not archived: the servers have its proof")
+
+// Owners reads who has bought the positions of a campaign whose purchases are archived, by ordinal, from the archives in a directory. It returns
+// [ErrNotArchived] where they are in the tables, and a [Damaged] error where the file is not what was written.
+func Owners(ctx context.Context, pool *pgxpool.Pool, directory string, c *lottery.Campaign) ([]string, error) {
+	all, err := left(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		for _, f := range all[i].Files {
+			if f.Table != partitions.Purchases || !less(c.ID, f.Upto) { // The files are in order: it is in the first that goes beyond it.
+				continue
+			}
+			owners := make([]string, c.TotalPositions)
+			err := f.read(ctx, filepath.Join(directory, all[i].name()), []string{"campaign", "account", "ordinal"}, unpaced, func(row []string) error {
+				if row[0] != c.ID.String() {
+					return nil
+				}
+				ordinal, err := strconv.Atoi(row[2])
+				switch {
+				case err != nil:
+					return err
+				case ordinal < 0 || ordinal >= len(owners) || owners[ordinal] != "":
+					return fmt.Errorf("position %d of campaign %s was sold twice, or is not there", ordinal, c.ID)
+				}
+				owners[ordinal] = row[1]
+				return nil
+			})
+			return owners, err
+		}
+	}
+	return nil, ErrNotArchived
 }
 
 // paymentsAtOnce are looked up in one statement.

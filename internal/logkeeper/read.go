@@ -1,9 +1,14 @@
 package logkeeper
 
 import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/fairlead-dev/fairlead/fairdraw"
 )
 
 // Published is what anybody may know of the log.
@@ -46,6 +51,42 @@ type SeenSeal struct {
 
 // SecondsBefore is how long before the round that was, in whole seconds.
 func (s *SeenSeal) SecondsBefore() int64 { return int64(s.DueAt.Sub(s.SeenAt) / time.Second) }
+
+// Prove makes the seal that a proof of the draw carries. tiles are those of the log.
+func (s *SeenSeal) Prove(ctx context.Context, tiles TileSource) (fairdraw.Seal, error) {
+	prove, err := Prover(ctx, s.Checkpoint, s.Verifier, tiles)
+	if err != nil {
+		return fairdraw.Seal{}, err
+	}
+	inclusion, err := prove(s.Leaf)
+	return fairdraw.Seal{Leaf: base64.StdEncoding.EncodeToString(s.Leaf.Data), Index: s.Leaf.Index, Inclusion: inclusion, Checkpoint: s.Checkpoint}, err
+}
+
+// Prover returns what proves entries under a checkpoint that a key has signed, by hashes in hexadecimal. It is for one use.
+func Prover(ctx context.Context, checkpoint, verifier string, tiles TileSource) (func(Entry) ([]string, error), error) {
+	tree, err := TreeOf(checkpoint, verifier)
+	if err != nil {
+		return nil, err
+	}
+	hashes := Hashes(ctx, tree, tiles)
+	return func(e Entry) ([]string, error) {
+		proof, err := tlog.ProveRecord(tree.N, e.Index, hashes)
+		if err == nil {
+			// What is in the database and what was signed must be the same; else nobody could verify this.
+			err = tlog.CheckRecord(proof, tree.N, tree.Hash, e.Index, tlog.RecordHash(e.Data))
+		}
+		return Hexadecimal(proof), err
+	}, nil
+}
+
+// Hexadecimal writes hashes as proofs have them.
+func Hexadecimal(hashes []tlog.Hash) []string {
+	out := make([]string, len(hashes))
+	for i, h := range hashes {
+		out[i] = hex.EncodeToString(h[:])
+	}
+	return out
+}
 
 // Spread are the entries of runs from an index on.
 func Spread(runs []Run, from int64, limit int) (indexes []int64) {

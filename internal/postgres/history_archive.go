@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/archive"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
@@ -74,4 +76,50 @@ func (db *DB) Archive(ctx context.Context, o archive.Options) (archive.Result, e
 // CheckArchives is [archive.Check] on this database.
 func (db *DB) CheckArchives(ctx context.Context, directory string, progress func(archive.Progress)) (archive.Checked, error) {
 	return archive.Check(ctx, db.pool, directory, progress)
+}
+
+// archivedSales reads a campaign whose purchases are archived.
+type archivedSales struct {
+	lottery.Reader
+
+	owners []string // by ordinal
+}
+
+// Owners implements [lottery.Reader].
+func (s archivedSales) Owners(_ context.Context, _ uuid.UUID, from, to int) ([]string, error) {
+	return s.owners[from:to], nil
+}
+
+// WriteArchivedProof writes the document from which anyone recomputes the draw of a campaign whose purchases are archived in a directory, as a server did
+// before. It returns [archive.ErrNotArchived], [archive.Damaged], [lottery.ErrNotDrawn] and [lottery.CampaignNotFoundError], and an error where the
+// purchases are not those of which the draw was made.
+func (db *DB) WriteArchivedProof(ctx context.Context, directory string, campaign uuid.UUID, w io.Writer) error {
+	sales := archivedSales{Reader: NewLottery(db)}
+	c, err := sales.Campaign(ctx, campaign)
+	if err != nil {
+		return err
+	}
+	draw, _, err := sales.Result(ctx, campaign)
+	if err != nil {
+		return err
+	}
+	if sales.owners, err = archive.Owners(ctx, db.pool, directory, c); err != nil {
+		return fmt.Errorf("campaign %s: %w", campaign, err)
+	}
+	root, err := fairdraw.Root(campaign.String(), lottery.SealedPositions(c, sales.owners))
+	if err != nil || root != draw.Root {
+		return errors.Join(err, fmt.Errorf("campaign %s was drawn from the root %x, and its archived purchases have the root %x", campaign, draw.Root, root))
+	}
+	var carried *fairdraw.Seal
+	log := NewLogReader(db)
+	seen, err := log.Seal(ctx, campaign)
+	if err == nil && seen != nil {
+		var proved fairdraw.Seal
+		proved, err = seen.Prove(ctx, log.Tile)
+		carried = &proved
+	}
+	if err != nil {
+		return err
+	}
+	return lottery.WriteProof(ctx, sales, c, carried, w)
 }

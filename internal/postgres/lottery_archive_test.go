@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,7 +67,12 @@ func TestArchivedPurchases(t *testing.T) {
 	}
 	refused(drawn, lottery.Buy{Account: "old-03"}, lottery.ErrSoldOut)
 	refused(cancelled, lottery.Buy{Account: "old-03"}, lottery.ErrNotActive)
-	r, err := db.Archive(t.Context(), archive.Options{Before: archivedAt, Directory: t.TempDir()})
+	proof := new(bytes.Buffer)
+	campaign, err := before.Campaign(t.Context(), drawn)
+	testwait.Must(t, err)
+	testwait.Must(t, lottery.WriteProof(t.Context(), before, campaign, nil, proof))
+	directory := t.TempDir()
+	r, err := db.Archive(t.Context(), archive.Options{Before: archivedAt, Directory: directory})
 	if err != nil || len(r.Made) != 1 || r.Purchases != "" {
 		t.Fatalf("archived %+v, %v", r, err)
 	}
@@ -99,7 +107,7 @@ func TestArchivedPurchases(t *testing.T) {
 			c, err := l.Campaign(t.Context(), id)
 			testwait.Must(t, err)
 			var text bytes.Buffer
-			if err := before.WriteProof(t.Context(), c, nil, &text); err != nil {
+			if err := lottery.WriteProof(t.Context(), before, c, nil, &text); err != nil {
 				return 0, err
 			}
 			p, err := fairdraw.ParseProof(text.Bytes())
@@ -132,6 +140,10 @@ func TestArchivedPurchases(t *testing.T) {
 	if all, err := l.AccountPurchases(t.Context(), "old-00", uuid.Max, 10); err != nil || len(all) != 3 {
 		t.Errorf("an account's purchases: %+v, %v", all, err)
 	}
+
+	testArchivedProof(t, db, directory, proof.String(), drawn, map[uuid.UUID]string{
+		cancelled: lottery.ErrNotDrawn.Error(), kept: archive.ErrNotArchived.Error(), newID(): "there is no campaign",
+	})
 
 	e := NewEvents(db, testViews())
 	for _, stream := range []struct {
@@ -191,5 +203,44 @@ func TestArchivedPurchases(t *testing.T) {
 			}
 			testwait.Must(t, tx.Rollback(t.Context()))
 		}
+	}
+}
+
+// testArchivedProof has the proof of a campaign be made of an archive, byte by byte as it was before. It is refused where the database, the directory or the
+// file is not what it was; others are refused, too.
+func testArchivedProof(t *testing.T, db *DB, directory, proof string, drawn uuid.UUID, others map[uuid.UUID]string) {
+	t.Helper()
+	var made bytes.Buffer
+	if err := db.WriteArchivedProof(t.Context(), directory, drawn, &made); err != nil || made.String() != proof {
+		t.Errorf("the proof from the archive: %v\n%s\nand was\n%s", err, made.String(), proof)
+	}
+	for id, want := range others {
+		refusedProof(t, db, directory, id, want)
+	}
+	turn := func() {
+		conn := pgtest.Connect(t, db.url)
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `UPDATE draws SET root = set_byte(root, 0, 255 - get_byte(root, 0)) WHERE campaign = $1`, drawn)))
+	}
+	turn()
+	refusedProof(t, db, directory, drawn, "was drawn from the root")
+	turn()
+	refusedProof(t, db, t.TempDir(), drawn, "no such file")
+	files, err := filepath.Glob(filepath.Join(directory, "*", "purchases.csv.gz"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the files of purchases: %q, %v", files, err)
+	}
+	content, err := os.ReadFile(files[0])
+	testwait.Must(t, err)
+	content[len(content)/2] ^= 1
+	testwait.Must(t, os.WriteFile(files[0], content, 0o600))
+	refusedProof(t, db, directory, drawn, "is damaged")
+}
+
+// refusedProof wants no proof to be made, and nothing to be written.
+func refusedProof(t *testing.T, db *DB, directory string, campaign uuid.UUID, want string) {
+	t.Helper()
+	var made bytes.Buffer
+	if err := db.WriteArchivedProof(t.Context(), directory, campaign, &made); err == nil || !strings.Contains(err.Error(), want) || made.Len() > 0 {
+		t.Errorf("the proof from the archive: %v, want %q; %d bytes are written", err, want, made.Len())
 	}
 }

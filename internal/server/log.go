@@ -214,7 +214,7 @@ func (s *Server) logLeaves(ctx context.Context, topic logkeeper.Topic, p page[in
 		entries = entries[:p.limit]
 		v.Next = new(p.order.write(p.path, entries[len(entries)-1].Index+1))
 	}
-	prove, err := s.prover(ctx, log.Checkpoint, log.Verifier)
+	prove, err := logkeeper.Prover(ctx, log.Checkpoint, log.Verifier, s.Log.Tile)
 	if err != nil {
 		return v, err
 	}
@@ -235,31 +235,6 @@ func typeOf(leaf []byte) string {
 	}
 	_ = json.Unmarshal(leaf, &head) // The keeper has made it.
 	return head.Type
-}
-
-// prover returns what proves entries under a checkpoint.
-func (s *Server) prover(ctx context.Context, checkpoint, verifier string) (func(logkeeper.Entry) ([]string, error), error) {
-	tree, err := logkeeper.TreeOf(checkpoint, verifier)
-	if err != nil {
-		return nil, err
-	}
-	hashes := logkeeper.Hashes(ctx, tree, s.Log.Tile)
-	return func(e logkeeper.Entry) ([]string, error) {
-		proof, err := tlog.ProveRecord(tree.N, e.Index, hashes)
-		if err == nil {
-			// What is in the database and what was signed must be the same; else nobody could verify this.
-			err = tlog.CheckRecord(proof, tree.N, tree.Hash, e.Index, tlog.RecordHash(e.Data))
-		}
-		return hexHashes(proof), err
-	}, nil
-}
-
-func hexHashes(hashes []tlog.Hash) []string {
-	out := make([]string, len(hashes))
-	for i, h := range hashes {
-		out[i] = hex.EncodeToString(h[:])
-	}
-	return out
 }
 
 // accountProofView is a balance with all that proves it.
@@ -305,14 +280,14 @@ func (s *Server) balanceProof(r *http.Request) (v accountProofView, err error) {
 	if b == nil {
 		return v, &refusal{Kind: edge.NotFound, Detail: "no closing of the books before that time has the account: the account is younger, or the balances of that closing are no longer kept"}
 	}
-	prove, err := s.prover(r.Context(), log.Checkpoint, log.Verifier)
+	prove, err := logkeeper.Prover(r.Context(), log.Checkpoint, log.Verifier, s.Log.Tile)
 	if err != nil {
 		return v, err
 	}
 	inclusion, err := prove(b.Leaf)
 	return accountProofView{
 		Account: account, Alias: b.Alias, Salt: b.Salt, Currency: b.Currency, Available: b.Available, Held: b.Held, Version: b.Version,
-		Closing: b.Closing, At: timestamp(b.At), Place: b.Index, Accounts: b.Accounts, Root: hex.EncodeToString(b.Root[:]), Path: hexHashes(b.Path),
+		Closing: b.Closing, At: timestamp(b.At), Place: b.Index, Accounts: b.Accounts, Root: hex.EncodeToString(b.Root[:]), Path: logkeeper.Hexadecimal(b.Path),
 		Leaf:       logLeafView{Index: b.Leaf.Index, Type: logkeeper.TypeBooksClosed, Leaf: base64.StdEncoding.EncodeToString(b.Leaf.Data), Inclusion: inclusion},
 		Checkpoint: log.Checkpoint,
 	}, err

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"io"
 	"net/http"
 
@@ -32,16 +31,12 @@ func (s *Server) seal(ctx context.Context, c *lottery.Campaign) (*sealView, erro
 	if err != nil || seen == nil {
 		return nil, err
 	}
-	prove, err := s.prover(ctx, seen.Checkpoint, seen.Verifier)
-	if err != nil {
-		return nil, err
-	}
-	inclusion, err := prove(seen.Leaf)
+	proved, err := seen.Prove(ctx, s.Log.Tile)
 	if err != nil {
 		return nil, err
 	}
 	return &sealView{
-		Campaign: c.ID, Leaf: base64.StdEncoding.EncodeToString(seen.Leaf.Data), Index: seen.Leaf.Index, Inclusion: inclusion, Checkpoint: seen.Checkpoint,
+		Campaign: c.ID, Leaf: proved.Leaf, Index: proved.Index, Inclusion: proved.Inclusion, Checkpoint: proved.Checkpoint,
 		Key: seen.Verifier, Witnesses: seen.Witnesses, SeenAt: timestamp(seen.SeenAt), DueAt: timestamp(seen.DueAt), Before: seen.SecondsBefore(),
 	}, nil
 }
@@ -72,13 +67,17 @@ func (s *Server) campaignSeal(r *http.Request) (*sealView, error) {
 func (s *Server) writeProof(ctx context.Context, c *lottery.Campaign, w io.Writer) error {
 	var carried *fairdraw.Seal
 	if c.Beacon != nil {
-		v, err := s.seal(ctx, c)
+		seen, err := s.Log.Seal(ctx, c.ID)
 		if err != nil {
 			return err
 		}
-		if v != nil {
-			carried = &fairdraw.Seal{Leaf: v.Leaf, Index: v.Index, Inclusion: v.Inclusion, Checkpoint: v.Checkpoint}
+		if seen != nil {
+			proved, err := seen.Prove(ctx, s.Log.Tile)
+			if err != nil {
+				return err
+			}
+			carried = &proved
 		}
 	}
-	return s.Lottery.WriteProof(ctx, c, carried, w)
+	return lottery.WriteProof(ctx, s.Lottery, c, carried, w)
 }

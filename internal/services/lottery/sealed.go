@@ -32,7 +32,7 @@ func (c *Campaign) Sealed() (since time.Time, ok bool) {
 
 // sealedPositions gives the positions of a sealed campaign in the draw's order, read page by page. It ends with the first
 // error.
-func (s *Service) sealedPositions(ctx context.Context, c *Campaign) iter.Seq2[fairdraw.Position, error] {
+func sealedPositions(ctx context.Context, r Reader, c *Campaign) iter.Seq2[fairdraw.Position, error] {
 	return func(yield func(fairdraw.Position, error) bool) {
 		var began time.Time
 		for from := 0; from < c.TotalPositions; from += sealedPage {
@@ -42,7 +42,7 @@ func (s *Service) sealedPositions(ctx context.Context, c *Campaign) iter.Seq2[fa
 				return
 			}
 			began = time.Now()
-			page, err := s.sealed(ctx, c, from, min(from+sealedPage, c.TotalPositions))
+			page, err := sealed(ctx, r, c, from, min(from+sealedPage, c.TotalPositions))
 			if err != nil {
 				yield(fairdraw.Position{}, err)
 				return
@@ -58,8 +58,8 @@ func (s *Service) sealedPositions(ctx context.Context, c *Campaign) iter.Seq2[fa
 
 // sealed reads the positions with ordinals in [from, to). A sealed campaign is sold out, so a position's place among the
 // sealed ones is its ordinal.
-func (s *Service) sealed(ctx context.Context, c *Campaign, from, to int) ([]fairdraw.Position, error) {
-	owners, err := s.Owners(ctx, c.ID, from, to)
+func sealed(ctx context.Context, r Reader, c *Campaign, from, to int) ([]fairdraw.Position, error) {
+	owners, err := r.Owners(ctx, c.ID, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s *Service) SealedTree(ctx context.Context, c *Campaign) (*fairdraw.Tree, 
 	if err != nil {
 		return nil, fmt.Errorf("lottery: the tree of %s: %w", c.ID, err)
 	}
-	for p, err := range s.sealedPositions(ctx, c) {
+	for p, err := range sealedPositions(ctx, s, c) {
 		if err == nil {
 			err = b.Add(p)
 		}
@@ -93,7 +93,7 @@ func (s *Service) SealedTree(ctx context.Context, c *Campaign) (*fairdraw.Tree, 
 // Include proves that a position was sealed. The tree is that of the campaign; a few of the position's neighbours are read.
 func (s *Service) Include(ctx context.Context, c *Campaign, tree *fairdraw.Tree, p Position) (*fairdraw.InclusionProof, error) {
 	from, to := tree.Tile(p.Ordinal)
-	tile, err := s.sealed(ctx, c, from, to)
+	tile, err := sealed(ctx, s, c, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (s *Service) Include(ctx context.Context, c *Campaign, tree *fairdraw.Tree,
 
 // WriteProof writes the document from which anyone recomputes a campaign's draw, with the seal's place in the public log unless that is nil.
 // It returns [ErrNotDrawn] before the draw.
-func (s *Service) WriteProof(ctx context.Context, c *Campaign, seal *fairdraw.Seal, w io.Writer) error {
-	draw, seed, err := s.Result(ctx, c.ID)
+func WriteProof(ctx context.Context, r Reader, c *Campaign, seal *fairdraw.Seal, w io.Writer) error {
+	draw, seed, err := r.Result(ctx, c.ID)
 	if err != nil {
 		return err
 	}
@@ -115,5 +115,5 @@ func (s *Service) WriteProof(ctx context.Context, c *Campaign, seal *fairdraw.Se
 	case draw.Round != nil:
 		proof = fairdraw.NewBeaconProof(in, result, c.Beacon.Chain, *draw.Round)
 	}
-	return proof.WriteJSON(w, s.sealedPositions(ctx, c))
+	return proof.WriteJSON(w, sealedPositions(ctx, r, c))
 }
