@@ -45,10 +45,13 @@ func Classify(err error, final ...string) (Verdict, string) {
 	if errors.Is(err, ErrStale) {
 		return Conflict, "stale"
 	}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	if code := Code(err); code != "" {
 		switch {
 		case slices.Contains(final, code):
 			return Final, code
+		case connecting: // No session began, whatever the reason is: a database that takes no connections, or a password that is being renewed.
+			return Lost, code
 		case code == "40001", code == "40P01", // serialization failure, deadlock
 			code == LockTimeout, code == QueryCanceled,
 			code == UniqueViolation, // the rerun sees the other's row and decides by it
@@ -64,7 +67,6 @@ func Classify(err error, final ...string) (Verdict, string) {
 		return Final, code
 	}
 	var netErr net.Error
-	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	if connecting || errors.Is(err, ErrAway) || errors.As(err, &netErr) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
 		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) || strings.Contains(err.Error(), "conn closed") {
 		return Lost, "connection"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
@@ -146,4 +148,42 @@ func TestAnOutageThatEndsSoonIsWaitedFor(t *testing.T) {
 	testwait.Eventually(t, patience, "it is missed", func() bool { reasons, _, _ := seen.seen(); return len(reasons) > 0 })
 	proxy.GiveBack()
 	testwait.Check(t, <-end)
+}
+
+// TestADatabaseThatTakesNoConnections has PostgreSQL refuse sessions of a database, as while it is maintained. No session began, so nothing was applied, and
+// whoever asks again later is answered.
+func TestADatabaseThatTakesNoConnections(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db := open(t, Options{URL: url, UnavailableAfter: time.Second})
+	s := newLedgerService(t, db)
+	fund(t, s, 100, "ann")
+	name := ask[string](t, db, `SELECT current_database()`)
+	allow := func(on bool) {
+		t.Helper()
+		conn := pgtest.Connect(t, strings.Replace(url, "/"+name, "/postgres", 1))
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), fmt.Sprintf(`ALTER DATABASE %s ALLOW_CONNECTIONS %t`, name, on))))
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = $1`, name)))
+	}
+	account := func() error {
+		_, err := NewLedger(db).Account(t.Context(), "ann")
+		return err
+	}
+	pay := func() error {
+		_, err := s.Execute(t.Context(), keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, "key", ""))
+		return err
+	}
+	allow(false)
+	defer allow(true) // Also for whoever drops it.
+	for what, ask := range map[string]func() error{"a read": account, "a command": pay} {
+		for range 3 {
+			if err := ask(); !errors.Is(err, command.ErrUnavailable) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	allow(true)
+	for what, ask := range map[string]func() error{"a read": account, "a command": pay} {
+		testwait.Eventually(t, patience, what+" is answered", func() bool { return ask() == nil })
+	}
 }
