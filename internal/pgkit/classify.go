@@ -20,6 +20,7 @@ const (
 	LockTimeout        = "55P03"
 	QueryCanceled      = "57014" // by a timeout of the session, or by a cancel request
 	TooManyConnections = "53300"
+	CompletionUnknown  = "40003" // nobody knows whether the transaction was committed: distributed engines say so after a COMMIT
 )
 
 // ErrStale is returned by a closure that found rows changed in a way that only another transaction explains. Its transaction
@@ -61,6 +62,7 @@ func Classify(err error, final ...string) (Verdict, string) {
 			strings.HasPrefix(code, "08"), // connection exception
 			strings.HasPrefix(code, "53"), // a full disk, no memory, too many connections
 			strings.HasPrefix(code, "58"), // errors of the operating system's, such as those of a disk
+			code == CompletionUnknown,
 			code == readOnly:              // a failover is under way
 			return Lost, code
 		}
@@ -75,10 +77,10 @@ func Classify(err error, final ...string) (Verdict, string) {
 }
 
 // Undone reports whether err is the server's word that the transaction was rolled back and the session goes on. After a FATAL
-// or a PANIC that is not certain.
+// or a PANIC that is not certain, nor where the server says that it does not know.
 func Undone(err error) bool {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pgErr.SeverityUnlocalized == "ERROR"
+	return ok && pgErr.SeverityUnlocalized == "ERROR" && pgErr.Code != CompletionUnknown
 }
 
 // Code returns the SQLSTATE of PostgreSQL's error, "" where err is none.

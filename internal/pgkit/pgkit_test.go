@@ -47,6 +47,7 @@ func TestClassify(t *testing.T) {
 		{pg("53100"), Lost, "53100"},
 		{pg("58030"), Lost, "58030"},
 		{pg("25006"), Lost, "25006"},
+		{pg("40003"), Lost, "40003"},
 		{io.EOF, Lost, "connection"},
 		{fmt.Errorf("x: %w", io.ErrUnexpectedEOF), Lost, "connection"},
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, Lost, "connection"},

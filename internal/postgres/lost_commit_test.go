@@ -76,3 +76,38 @@ func TestALostCommitHoldsTheRow(t *testing.T) {
 		})
 	}
 }
+
+// TestACommitThatNobodyKnowsOf: the database answers COMMIT with the code of distributed engines for an outcome that they do not know. The command is looked
+// up and decided again, and no client is told that it failed.
+func TestACommitThatNobodyKnowsOf(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	s := newLedgerService(t, db)
+	fund(t, s, 100, "ann", "ben")
+	placed, err := s.Execute(t.Context(), own[ledger.Op](ledger.PlaceHold{Account: "ann", Amount: 30}))
+	if err = errors.Join(err, placed.Err); err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 1}) // The accounts are remembered now.
+	knowTheTime(t, db)
+	execAll(t, db, `CREATE SEQUENCE commits`, `CREATE FUNCTION is_it_known() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF nextval('commits') <= 2 THEN RAISE EXCEPTION 'result is ambiguous' USING ERRCODE = '40003'; END IF;
+			RETURN NULL;
+		END $$`, `CREATE CONSTRAINT TRIGGER known AFTER UPDATE ON accounts DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION is_it_known()`)
+	for what, op := range map[string]ledger.Op{
+		"speculative": ledger.MakeTransfer{From: "ann", To: "ben", Amount: 20},
+		"locked":      ledger.CaptureHold{Hold: placed.Result.(ledger.Hold).ID, To: "ben"}, //nolint:errcheck // Else the test panics.
+	} {
+		exec(t, db, `SELECT setval('commits', 1, false)`)
+		a, err := s.Execute(t.Context(), keyed(op, what, ""))
+		if err = errors.Join(err, a.Err); err != nil || a.Replayed {
+			t.Errorf("%s: %+v, %v", what, a, err)
+		}
+		if n := ask[int](t, db, `SELECT last_value::integer FROM commits`); n < 3 {
+			t.Errorf("%s: %d rows were updated, so that no COMMIT was answered so", what, n)
+		}
+	}
+	if n := ask[int](t, db, `SELECT available::integer FROM accounts WHERE id = 'ben'`); n != 151 {
+		t.Errorf("ben has %d, want 151", n)
+	}
+}

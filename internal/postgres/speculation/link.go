@@ -170,7 +170,12 @@ func (l *link) receive() {
 		}
 		switch msg := msg.(type) {
 		case *pgproto3.ErrorResponse:
-			outcome = pgconn.ErrorResponseToPgError(msg)
+			failed := pgconn.ErrorResponseToPgError(msg)
+			if failed.Code == pgkit.CompletionUnknown {
+				l.fail(failed)
+				return
+			}
+			outcome = failed
 		case *pgproto3.NoticeResponse:
 			if outcome == nil && pgkit.IsReplicationWarning(msg.Routine) {
 				outcome = pgkit.ErrNotReplicated
