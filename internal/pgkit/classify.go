@@ -63,7 +63,7 @@ func Classify(err error, final ...string) (Verdict, string) {
 			strings.HasPrefix(code, "53"), // a full disk, no memory, too many connections
 			strings.HasPrefix(code, "58"), // errors of the operating system's, such as those of a disk
 			code == CompletionUnknown,
-			code == readOnly:              // a failover is under way
+			code == readOnly: // a failover is under way
 			return Lost, code
 		}
 		return Final, code
