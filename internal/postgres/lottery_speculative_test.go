@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
@@ -364,10 +363,7 @@ func TestSalesAreGathered(t *testing.T) {
 	busy := v.openSale(nil, 40)
 	there.must(t, ids[4], lottery.Buy{Account: "ben"}) // Of which v knows nothing.
 
-	around, err := pgx.ConnectConfig(t.Context(), v.db.pool.Config().ConnConfig)
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = around.Close(t.Context()) })
-	tx := lockAnn(t, around)
+	tx := lockAnn(t, sessionOf(t, v.db))
 	underWay := func(n int) {
 		t.Helper()
 		testwait.Eventually(t, patience, "it is sent or gathered", func() bool { got, _ := v.db.spec.Pipeline(0).UnderWay(); return got == n })
