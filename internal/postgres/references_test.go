@@ -191,7 +191,7 @@ func TestContestedIsFoundAmongMany(t *testing.T) {
 	for n := range 77 {
 		references = append(references, fmt.Sprintf("r%d", n))
 	}
-	err := pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), sessionOf(t, db), func(tx pgx.Tx) error {
 		taken, err := contested(t.Context(), tx, referenceRow, references)
 		if got := strings.Join(taken, " "); got != "r3 r50" {
 			t.Errorf("contested: %s", got)

@@ -17,7 +17,7 @@ import (
 )
 
 // startCross makes the service of transfers between ledgers, and tends it until the test ends.
-func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog.Logger) {
+func (e *env) startCross(db *postgres.DB, others map[string]string, away time.Duration, logger *slog.Logger) {
 	e.t.Helper()
 	log := postgres.NewSagas(db)
 	coordinator, err := log.Coordinator(e.t.Context())
@@ -33,7 +33,7 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog
 			ledgers[name] = remoteledger.New(c, "house")
 			continue
 		}
-		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Patience: patience, Logger: logger})
+		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Patience: patience, UnavailableAfter: away, Logger: logger})
 		must(e.t, err)
 		e.t.Cleanup(other.Close)
 		ledgers[name] = postgres.NewCrossLedger(other)
