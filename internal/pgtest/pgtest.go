@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 const (
@@ -28,8 +29,9 @@ const (
 	leakLimit = testwait.Patience
 	// adminLimit bounds the making or dropping of a database.
 	adminLimit = testwait.Patience
-	// inUse is PostgreSQL's code for a database that others are connected to.
-	inUse = "55006"
+	// inUse is PostgreSQL's code for a database that others are connected to, and usePause how long it is let alone then.
+	inUse    = "55006"
+	usePause = 50 * time.Millisecond
 )
 
 // Migrate brings an empty database to the schema that a package's tests need.
@@ -274,8 +276,9 @@ func (h *harness) admin(sql string) error {
 	}
 	for {
 		_, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
-		// PostgreSQL waits for 5 s only until others' sessions are gone from a database that is to be copied or dropped.
-		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == inUse && ctx.Err() == nil {
+		// PostgreSQL waits for 5 s only until others' sessions are gone from a database that is to be copied or dropped. Where it refuses at once, it
+		// is not asked without a pause, which would take the processor from those that are to end.
+		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == inUse && wait.For(ctx, usePause) {
 			continue
 		}
 		if err != nil {
