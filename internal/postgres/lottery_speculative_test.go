@@ -95,10 +95,17 @@ func TestSalesOnAStaleMemory(t *testing.T) {
 		here.must(t, id, lottery.Buy{Account: "ann"})
 		sold++
 	}
-	if fell := here.fell(func() { here.must(t, id, lottery.Buy{Account: "ann"}) }); fell[speculation.Turn] != len(fell) {
+	var fell map[string]int
+	for range speculation.BackoffTransactions { // A sale that left the fast path because the machine stalled was not one of those.
+		fell = here.fell(func() { here.must(t, id, lottery.Buy{Account: "ann"}) })
+		if sold++; fell[speculation.Backoff] == 0 {
+			break
+		}
+	}
+	if fell[speculation.Turn] != len(fell) {
 		t.Errorf("when the other one no longer sells, sales leave the fast path: %v", fell)
 	}
-	here.checkSales(id, sold+1)
+	here.checkSales(id, sold)
 }
 
 // TestSalesThatRestOnAFailure: three batches are sent, the second and third on what the one before will leave, and the first one's guard
