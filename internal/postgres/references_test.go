@@ -165,7 +165,7 @@ func TestAContestedReferenceStopsItsOwnCommandsAlone(t *testing.T) {
 	deposit := func(account, reference string) error {
 		return answerErr(s.Execute(t.Context(), own[ledger.Op](ledger.Deposit{Account: account, Amount: 1, Reference: reference})))
 	}
-	done := later(func() error { return deposit("ann", "r") })
+	done := stays(func() error { return deposit("ann", "r") })
 	isWaiting(t, db, "the deposit with the reference", done)
 	n := 0
 	neighbour(t, "a deposit with another reference", func() error {
