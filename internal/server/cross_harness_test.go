@@ -21,8 +21,11 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, away time.Du
 	e.t.Helper()
 	log := postgres.NewSagas(db)
 	coordinator, err := log.Coordinator(e.t.Context())
-	for tries := 0; errors.Is(err, command.ErrUnavailable) && tries < 10; tries++ { // A busy machine, and a server without patience.
-		coordinator, err = log.Coordinator(e.t.Context())
+	if errors.Is(err, command.ErrUnavailable) { // A busy machine, and a server without patience.
+		eventually(e.t, patience, "the log's coordinator", func() bool {
+			coordinator, err = log.Coordinator(e.t.Context())
+			return !errors.Is(err, command.ErrUnavailable)
+		})
 	}
 	must(e.t, err)
 	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedger(db)}
