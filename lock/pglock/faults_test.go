@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,8 +20,10 @@ import (
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
+// acquire takes a lock, for longer than a machine stalls where a test does not say for how long.
 func acquire(t *testing.T, l *lock.Locker, k string, o lock.Options) *lock.Held {
 	t.Helper()
+	o.TTL = cmp.Or(o.TTL, time.Hour)
 	ctx, cancel := context.WithTimeout(t.Context(), testwait.Patience)
 	t.Cleanup(cancel)
 	h, err := l.Acquire(ctx, []string{k}, o)
