@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -89,33 +90,36 @@ type lockReply struct {
 	err error
 }
 
-// lockAsync posts in the background; it may be called from any goroutine.
+// lockAsync posts in the background, again what a machine that stalls has left unanswered; it may be called from any goroutine.
 func (e *env) lockAsync(ctx context.Context, who int, key, body string) <-chan lockReply {
 	c := make(chan lockReply, 1)
 	go func() {
-		r := lockReply{who: who}
-		defer func() { c <- r }()
-		other := *e
-		response, err := other.trySendIn(ctx, send{method: http.MethodPost, path: "/v1/locks", body: body, key: key})
-		if err != nil {
-			r.err = err
-			return
-		}
-		defer func() { _ = response.Body.Close() }()
-		r.status, r.at = response.StatusCode, time.Now()
-		var buffer [4096]byte
-		n := 0
-		for n < len(buffer) {
-			m, err := response.Body.Read(buffer[n:])
-			n += m
-			if err != nil {
+		var r lockReply
+		for until := time.Now().Add(patience); ; {
+			asked := time.Now()
+			r = e.lockOnce(ctx, who, key, body)
+			if !e.stalled(r.status, r.body.Code, r.at.Sub(asked)) || r.at.After(until) {
 				break
 			}
 		}
-		r.raw = string(buffer[:n])
-		r.err = json.Unmarshal(buffer[:n], &r.body)
+		c <- r
 	}()
 	return c
+}
+
+func (e *env) lockOnce(ctx context.Context, who int, key, body string) (r lockReply) {
+	r.who = who
+	response, err := e.trySendIn(ctx, send{method: http.MethodPost, path: "/v1/locks", body: body, key: key})
+	if err != nil {
+		r.err = err
+		return r
+	}
+	defer func() { _ = response.Body.Close() }()
+	r.status, r.at = response.StatusCode, time.Now()
+	raw, err := io.ReadAll(response.Body)
+	r.raw = string(raw)
+	r.err = errors.Join(err, json.Unmarshal(raw, &r.body))
+	return r
 }
 
 func (e *env) trySendIn(ctx context.Context, s send) (*http.Response, error) {

@@ -14,8 +14,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // reply is an answer, read to its end.
@@ -62,7 +60,7 @@ func (e *env) send(s send) *reply {
 			r, err := e.trySend(s)
 			must(e.t, err)
 			got = e.received(s.method, s.path, s.body, r)
-			if !e.stalled(got, time.Since(asked)) || time.Now().After(until) {
+			if code, _ := got.decoded["code"].(string); !e.stalled(got.status, code, time.Since(asked)) || time.Now().After(until) {
 				return got
 			}
 		}
@@ -77,10 +75,9 @@ func (e *env) send(s send) *reply {
 }
 
 // stalled reports whether an answer may have no other reason than a machine that stalls: a request waits for its database, which no test has taken
-// away here, for less than half a minute. A command is sent again under its key, which settles it.
-func (e *env) stalled(r *reply, took time.Duration) bool {
-	code, _ := r.decoded["code"].(string)
-	return e.proxy == nil && took > postgres.UnavailableAfter && r.status == http.StatusServiceUnavailable && (code == "unavailable" || code == "outcome_unknown")
+// away here, for less than half a minute, and one with a credential for less than that. A command is sent again under its key, which settles it.
+func (e *env) stalled(status int, code string, took time.Duration) bool {
+	return e.proxy == nil && took > time.Second && status == http.StatusServiceUnavailable && (code == "unavailable" || code == "outcome_unknown")
 }
 
 // trySend leaves the answer unread. It may be called from any goroutine.
