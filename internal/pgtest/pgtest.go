@@ -29,7 +29,7 @@ const (
 	leakLimit = testwait.Patience
 	// adminLimit bounds the making or dropping of a database.
 	adminLimit = testwait.Patience
-	// inUse is PostgreSQL's code for a database that others are connected to, and usePause how long it is let alone then.
+	// inUse is PostgreSQL's code for a database that others are connected to, and usePause how long PostgreSQL is let alone then.
 	inUse    = "55006"
 	usePause = 50 * time.Millisecond
 )
@@ -134,12 +134,22 @@ func Connect(tb testing.TB, url string) *pgx.Conn {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), adminLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
 	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
+}
+
+// connect connects, again where PostgreSQL takes longer than one try may on a machine that stalls.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	for {
+		conn, err := pgx.Connect(ctx, url)
+		if err == nil || !pgconn.Timeout(err) || !wait.For(ctx, usePause) {
+			return conn, err
+		}
+	}
 }
 
 // Server starts a durable PostgreSQL for one test, which may kill it; it is
@@ -215,7 +225,7 @@ func (h *harness) stop() error {
 func (h *harness) cheapCopy() (option string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, h.instance.URL())
+	conn, err := connect(ctx, h.instance.URL())
 	if err != nil {
 		return "", err
 	}
@@ -270,7 +280,7 @@ func (h *harness) urlOf(name string) string {
 func (h *harness) admin(sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, h.instance.URL())
+	conn, err := connect(ctx, h.instance.URL())
 	if err != nil {
 		return err
 	}
