@@ -71,7 +71,7 @@ func TestConformance(t *testing.T) {
 				testwait.Must(t, err)
 				name := pgx.Identifier{config.Database}.Sanitize()
 				testwait.Must(t, testwait.Err(admin.Exec(t.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS false`)))
-				_, err = admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`, config.Database)
+				_, err = admin.Exec(t.Context(), `SELECT pg_terminate_backend(pid, 50000) FROM pg_stat_activity WHERE datname = $1`, config.Database)
 				testwait.Must(t, err)
 				return func() {
 					_, err := admin.Exec(t.Context(), `ALTER DATABASE `+name+` ALLOW_CONNECTIONS true`)
@@ -186,8 +186,10 @@ func TestMoneyIsMovedOnce(t *testing.T) {
 					case step >= until || tries%5 == 0:
 						return errStop
 					case tries%7 == 0:
-						// The connection dies in the middle; the transaction is run again by itself.
-						_, _ = around.Exec(ctx, `SELECT pg_terminate_backend($1)`, Tx(ctx).Conn().PgConn().PID())
+						// The connection dies in the middle; the transaction is run again by itself. Its end is waited for, also when the transaction
+						// has no more time: PostgreSQL would end the session later.
+						_, err := around.Exec(context.WithoutCancel(ctx), `SELECT pg_terminate_backend($1, 50000)`, Tx(ctx).Conn().PgConn().PID())
+						testwait.Check(t, err)
 					}
 					return nil
 				}

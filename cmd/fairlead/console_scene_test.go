@@ -77,7 +77,7 @@ func startSceneWith(t *testing.T, change func(*fairlead.Options)) *scene {
 	t.Helper()
 	s := &scene{t: t}
 	o := fairlead.Options{
-		Listen: "127.0.0.1:0", Data: dataDir(t), DrainTimeout: 5 * time.Second, AllowPrivateTargets: true,
+		Listen: "127.0.0.1:0", Data: dataDir(t), DrainTimeout: testwait.Patience, UnavailableAfter: testwait.Patience, AllowPrivateTargets: true,
 		AdminKeyMade: func(key string) { s.key = key },
 	}
 	change(&o)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,16 +152,20 @@ func TestTraces(t *testing.T) {
 			t.Errorf("no batch of the %s", service)
 			continue
 		}
-		if took := time.Duration(found[0].GetEndTimeUnixNano() - found[0].GetStartTimeUnixNano()); took <= 0 || took > time.Minute {
+		if took := time.Duration(found[0].GetEndTimeUnixNano() - found[0].GetStartTimeUnixNano()); took <= 0 || took > patience {
 			t.Errorf("a batch of the %s took %s", service, took)
 		}
 	}
+	// once leaves out what has failed, and was tried again: a machine that stalls may be the reason.
+	once := func(found []*tracepb.Span) bool {
+		return len(slices.DeleteFunc(slices.Clone(found), func(s *tracepb.Span) bool { return s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR })) == 1
+	}
 	for _, leg := range []string{cross.LegDebit, cross.LegCredit} {
-		if found := c.find("do "+leg, "fairlead.saga.id", moved, "fairlead.saga.step", leg, "fairlead.saga.phase", "do"); len(found) != 1 {
+		if found := c.find("do "+leg, "fairlead.saga.id", moved, "fairlead.saga.step", leg, "fairlead.saga.phase", "do"); !once(found) {
 			t.Errorf("step %s of the saga: %v", leg, found)
 		}
 		for _, phase := range []string{"prepare", "commit"} {
-			if found := c.find(phase+" "+leg, "fairlead.saga.id", prepared, "fairlead.saga.step", leg, "fairlead.saga.phase", phase); len(found) != 1 {
+			if found := c.find(phase+" "+leg, "fairlead.saga.id", prepared, "fairlead.saga.step", leg, "fairlead.saga.phase", phase); !once(found) {
 				t.Errorf("%s of branch %s: %v", phase, leg, found)
 			}
 		}

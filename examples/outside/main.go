@@ -100,7 +100,7 @@ func locks(ctx context.Context, pool *pgxpool.Pool) {
 	check(pglock.Schema(schema).Install(ctx, pool))
 	backend := pglock.New(pool, pglock.Options{Schema: schema})
 	defer backend.Close()
-	held, err := lock.New(backend, lock.LockerOptions{}).Acquire(ctx, []string{"job/7"}, lock.Options{TTL: 10 * time.Second})
+	held, err := lock.New(backend, lock.LockerOptions{}).Acquire(ctx, []string{"job/7"}, lock.Options{TTL: time.Minute})
 	check(err)
 	check(pgx.BeginFunc(held.Context(), pool, func(tx pgx.Tx) error {
 		return pglock.Schema(schema).Fence(ctx, tx, "job/7", held.Token("job/7"))

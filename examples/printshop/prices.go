@@ -26,7 +26,7 @@ func changePrices(ctx context.Context, pool *pgxpool.Pool) {
 	// Renewed by itself, a lock is held until it is released. This one is not, so that it is lost.
 	dozing, err := locker.Acquire(ctx, []string{priceList}, lock.Options{Owner: "first clerk", TTL: 300 * time.Millisecond, NoRenewal: true})
 	check(err)
-	awake, err := locker.Acquire(ctx, []string{priceList}, lock.Options{Owner: "second clerk", Wait: 30 * time.Second})
+	awake, err := locker.Acquire(ctx, []string{priceList}, lock.Options{Owner: "second clerk", Wait: 5 * time.Minute})
 	check(err)
 	// Work under a lock is done under its context, which ends before the lease can have expired.
 	err = setPrice(awake.Context(), pool, awake.Token(priceList), 1_900) //nolint:contextcheck // The context of the lock is made of ctx.

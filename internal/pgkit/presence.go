@@ -85,6 +85,14 @@ func (p *Presence) until(at time.Time, otherwise time.Duration) time.Time {
 	return at.Add(p.budget())
 }
 
+// atLeast is a timeout, or how long the database may be silent where that is longer. On a nil Presence it is the timeout.
+func (p *Presence) atLeast(timeout time.Duration) time.Duration {
+	if p == nil {
+		return timeout
+	}
+	return max(timeout, p.after)
+}
+
 // Heard notes that the database is there.
 func (p *Presence) Heard() {
 	if p == nil {

@@ -240,9 +240,9 @@ func (r *Runner) observe(name string, attempts int, start time.Time, outcome str
 
 // Read runs a read, again if the connection fails. [Unavailable] is how it ends where that does not help, where something
 // blocked it for too long, and where it took too long: nothing is wrong with it then. presence may be nil; with it, a read
-// that takes its time is ended when the database is away.
+// that takes its time is ended when the database is away, and none before the database may have been silent for so long.
 func Read(ctx context.Context, presence *Presence, timeout time.Duration, read func(context.Context) error) (Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, presence.atLeast(timeout))
 	defer cancel()
 	ctx, stop := presence.Watch(ctx)
 	defer stop()

@@ -30,12 +30,11 @@ const (
 	leakLimit = testwait.Patience
 	// adminLimit bounds the making or dropping of a database.
 	adminLimit = testwait.Patience
-	// queuePause is between tries to get into PostgreSQL's queue.
-	queuePause = 20 * time.Millisecond
-	// inUse is PostgreSQL's code for a database that others are connected to.
-	inUse = "55006"
-	// tooMany is its code for one that has as many sessions as it may.
+	// inUse is PostgreSQL's code for a database that others are connected to, and tooMany for one that has as many sessions as it may.
+	inUse   = "55006"
 	tooMany = "53300"
+	// pause is for how long PostgreSQL is let alone then.
+	pause = 50 * time.Millisecond
 )
 
 // Migrate brings an empty database to the schema that a package's tests need.
@@ -146,6 +145,19 @@ func Connect(tb testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
+// connect connects, again where PostgreSQL takes longer than one try may on a machine that stalls, has more sessions than it may because some have not come to
+// their end, or has not found the time to take those that wait: a full queue refuses the next connection at once.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	for {
+		conn, err := pgx.Connect(ctx, url)
+		refused, _ := errors.AsType[*pgconn.PgError](err)
+		again := pgconn.Timeout(err) || errors.Is(err, syscall.EAGAIN) || refused != nil && refused.Code == tooMany
+		if !again || !wait.For(ctx, pause) {
+			return conn, err
+		}
+	}
+}
+
 // Server starts a durable PostgreSQL for one test, which may kill it; it is
 // stopped and removed at the test's end. Its database is empty.
 func Server(tb testing.TB) *localpg.Instance {
@@ -219,7 +231,7 @@ func (h *harness) stop() error {
 func (h *harness) cheapCopy() (option string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), adminLimit)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, h.instance.URL())
+	conn, err := connect(ctx, h.instance.URL())
 	if err != nil {
 		return "", err
 	}
@@ -280,26 +292,15 @@ func (h *harness) admin(sql string) error {
 	}
 	for {
 		_, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
-		// PostgreSQL waits for 5 s only until others' sessions are gone from a database that is to be copied or dropped.
-		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == inUse && ctx.Err() == nil {
+		// PostgreSQL waits for 5 s only until others' sessions are gone from a database that is to be copied or dropped. Where it refuses at once, it
+		// is not asked without a pause, which would take the processor from those that are to end.
+		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == inUse && wait.For(ctx, pause) {
 			continue
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", sql, err)
 		}
 		return errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
-	}
-}
-
-// connect connects, even where more connections wait than PostgreSQL has found the time to take, or to end: a full queue refuses the next at once.
-func connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	for {
-		conn, err := pgx.Connect(ctx, url)
-		refused, _ := errors.AsType[*pgconn.PgError](err)
-		full := errors.Is(err, syscall.EAGAIN) || refused != nil && refused.Code == tooMany
-		if !full || !wait.For(ctx, queuePause) {
-			return conn, err
-		}
 	}
 }
 

@@ -250,7 +250,7 @@ func TestRememberedAccountsAreLockedInOrder(t *testing.T) {
 					testwait.Must(t, move())
 				}
 
-				blocker, err := db.pool.Begin(t.Context())
+				blocker, err := sessionOf(t, db).Begin(t.Context())
 				testwait.Must(t, err)
 				middle := used[share/2]
 				testwait.Must(t, testwait.Err(blocker.Exec(t.Context(), `SELECT 1 FROM accounts WHERE id = $1 FOR UPDATE`, middle)))

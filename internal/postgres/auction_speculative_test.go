@@ -176,7 +176,7 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 		}
 	}
 	// A row lock of somebody else's keeps the first one from ending.
-	around, err := there.db.pool.Begin(t.Context())
+	around, err := sessionOf(t, there.db).Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,9 @@ func TestBidsThatRestOnAFailure(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if reasons, _, _ := here.retries.seen(); !slices.Equal(slices.Sorted(slices.Values(reasons)), []string{"behind", "stale"}) {
+	reasons, _, _ := here.retries.seen()
+	// Both run again under the lock, and on a machine that stalls the second one may wait there for the first one in vain.
+	if ran := slices.DeleteFunc(slices.Sorted(slices.Values(reasons)), func(r string) bool { return r == "55P03" }); !slices.Equal(ran, []string{"behind", "stale"}) {
 		t.Errorf("run again for %v", reasons)
 	}
 	if n := ask[int](t, here.db, `SELECT count(*) FROM auction_bids`); n != 5 {

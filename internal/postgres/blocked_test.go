@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
@@ -27,14 +26,8 @@ import (
 // stranger keeps a row locked, as a forgotten session would, until the returned function is called.
 func stranger(t *testing.T, db *DB, sql string, args ...any) (goAway func()) {
 	t.Helper()
-	conn, err := pgx.ConnectConfig(t.Context(), db.pool.Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := sessionOf(t, db)
 	tx, err := conn.Begin(t.Context())
-	if err == nil {
-		_, err = tx.Exec(t.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`)
-	}
 	if err == nil {
 		_, err = tx.Exec(t.Context(), sql, args...)
 	}

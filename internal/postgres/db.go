@@ -203,7 +203,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: connect: %w", err)
 	}
-	forReads := readConfig(cfg, o.ReadConns)
+	forReads := readConfig(cfg, o.ReadConns, max(readTimeout, o.UnavailableAfter))
 	db.pooler.settle(&forReads.ConnConfig.Config)
 	readPool, err := pgxpool.NewWithConfig(ctx, forReads)
 	if err != nil {
@@ -270,7 +270,7 @@ func inUTC(conn *pgx.Conn) {
 
 // readConfig is the configuration of the pool for reads. A read that its caller gives up, or that takes too long, is ended
 // in PostgreSQL too: what nobody waits for must not go on taking processor time and connections.
-func readConfig(of *pgxpool.Config, conns int32) *pgxpool.Config {
+func readConfig(of *pgxpool.Config, conns int32, timeout time.Duration) *pgxpool.Config {
 	cfg := of.Copy()
 	cfg.MaxConns = conns
 	if conns == 0 {
@@ -279,7 +279,7 @@ func readConfig(of *pgxpool.Config, conns int32) *pgxpool.Config {
 	cfg.MinConns, cfg.MinIdleConns = 0, 0
 	cfg.ConnConfig.RuntimeParams["application_name"] = "fairlead reads"
 	cfg.ConnConfig.RuntimeParams["lock_timeout"] = readLockTimeout
-	cfg.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(readTimeout.Milliseconds(), 10)
+	cfg.ConnConfig.RuntimeParams["statement_timeout"] = strconv.FormatInt(timeout.Milliseconds(), 10)
 	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: cancelPatience}
 	}
@@ -343,7 +343,8 @@ func closeWithin(ctx context.Context, closeAll func()) error {
 }
 
 const (
-	// readTimeout bounds a read by keys, scanTimeout one that goes over whole tables. Callers in a hurry bring a deadline.
+	// readTimeout bounds a read by keys, unless the database may be silent for longer, scanTimeout one that goes over whole tables. Callers in
+	// a hurry bring a deadline.
 	readTimeout = 10 * time.Second
 	scanTimeout = 15 * time.Minute
 )

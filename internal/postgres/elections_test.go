@@ -113,7 +113,7 @@ func TestALockedLeaseFailsInTime(t *testing.T) {
 	t.Parallel()
 	db := open(t, Options{URL: database(t)})
 	_, _, renewed := elect(t, db)
-	tx, err := db.pool.Begin(t.Context())
+	tx, err := sessionOf(t, db).Begin(t.Context())
 	testwait.Must(t, err)
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `SELECT FROM fairlead_elections.lock_grants FOR UPDATE`)))

@@ -148,9 +148,7 @@ func TestGatesOfRows(t *testing.T) {
 			return errors.Join(err, a.Err)
 		}},
 	} {
-		around, err := pgx.ConnectConfig(t.Context(), v.db.pool.Config().ConnConfig)
-		testwait.Must(t, err)
-		tx, err := around.Begin(t.Context())
+		tx, err := sessionOf(t, v.db).Begin(t.Context())
 		testwait.Must(t, err)
 		testwait.Must(t, testwait.Err(tx.Exec(t.Context(), pgkit.In("", pgkit.GateRow), c.gate)))
 		ended := make(chan error, 1)
@@ -164,7 +162,6 @@ func TestGatesOfRows(t *testing.T) {
 			t.Errorf("%s passed a gate that another session has", what)
 		}
 		testwait.Must(t, tx.Rollback(t.Context()))
-		testwait.Must(t, around.Close(t.Context()))
 		all.Wait()
 		testwait.Check(t, <-ended)
 	}
@@ -183,10 +180,7 @@ func TestExplicitPipelines(t *testing.T) {
 	l := NewLedger(db)
 	knowTheTime(t, db)
 	testwait.Must(t, new(decided).transfer(t, l, "ann", "ben", 1)) // It connects.
-	around, err := pgx.ConnectConfig(t.Context(), db.pool.Config().ConnConfig)
-	testwait.Must(t, err)
-	t.Cleanup(func() { testwait.Check(t, around.Close(t.Context())) })
-	tx := lockAnn(t, around)
+	tx := lockAnn(t, sessionOf(t, db))
 	ended := sentBehind(t, l)
 	testwait.Must(t, tx.Rollback(t.Context()))
 	for range 3 {
@@ -219,9 +213,7 @@ func TestSweepKeysWithoutPlaces(t *testing.T) {
 	exec(t, db, `INSERT INTO idempotency_keys (id, fingerprint, execution, status, body, created_at)
 		SELECT sha256(n::text::bytea), sha256(''), gen_random_uuid(), 200, '', clock_timestamp() - CASE WHEN n > 10 THEN '24 h' ELSE '23:59' END::interval
 		FROM generate_series(1, $1::integer) AS n`, old+10)
-	around, err := pgx.ConnectConfig(t.Context(), db.pool.Config().ConnConfig)
-	testwait.Must(t, err)
-	defer func() { testwait.Check(t, around.Close(t.Context())) }()
+	around := sessionOf(t, db)
 	tx, err := around.Begin(t.Context())
 	testwait.Must(t, err)
 	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `SELECT FROM idempotency_keys WHERE id = sha256('11') FOR UPDATE`)))

@@ -111,38 +111,49 @@ func TestRepeatsAreNoForeignWrites(t *testing.T) {
 	}
 }
 
-// TestFirstBidsTakeTheFastPath: so do bids of every other kind.
+// TestFirstBidsTakeTheFastPath: so do bids of every other kind. Where the machine stalls, its connection may be lost: then there is another house.
 func TestFirstBidsTakeTheFastPath(t *testing.T) {
 	t.Parallel()
 	for _, unique := range []bool{true, false} {
-		h := newHouse(t, database(t))
-		fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben", "cat", "dan")
-		id := h.open(func(c *auction.Create) { c.UniqueAmounts = unique })
-		if _, err := h.bid(id, "ann", 1); err != nil { // It reads the auction.
-			t.Fatal(err)
-		}
-		before := h.retries.fallbacks()
-		knowTheTime(t, h.db)
-		for i, account := range []string{"ben", "cat", "dan", "ben", "ann"} {
-			if _, err := h.bid(id, account, int64(10+i)); err != nil {
-				t.Fatal(err)
+		for tries := 1; firstBids(t, unique) > 0; tries++ {
+			if tries == 3 {
+				t.Fatal("each time, the fast path had no connection")
 			}
-		}
-		for _, refused := range []struct {
-			account string
-			amount  int64
-		}{{"ann", 1}, {"eve", 30}, {"dan", 5000}, {"seller", 40}} {
-			if _, err := h.bid(id, refused.account, refused.amount); err == nil {
-				t.Errorf("%+v was accepted", refused)
-			}
-		}
-		after := h.retries.fallbacks()
-		delete(before, speculation.Blocked)
-		delete(after, speculation.Blocked) // A stalled machine may look like a locked row.
-		if fmt.Sprint(after) != fmt.Sprint(before) {
-			t.Errorf("unique %v: fallbacks %v, before %v", unique, after, before)
 		}
 	}
+}
+
+// firstBids returns how many of the bids found no connection of the fast path.
+func firstBids(t *testing.T, unique bool) (unconnected int) {
+	t.Helper()
+	h := newHouse(t, database(t))
+	fund(t, newLedgerService(t, h.db), 1000, "seller", "ann", "ben", "cat", "dan")
+	id := h.open(func(c *auction.Create) { c.UniqueAmounts = unique })
+	if _, err := h.bid(id, "ann", 1); err != nil { // It reads the auction.
+		t.Fatal(err)
+	}
+	before := h.retries.fallbacks()
+	knowTheTime(t, h.db)
+	for i, account := range []string{"ben", "cat", "dan", "ben", "ann"} {
+		if _, err := h.bid(id, account, int64(10+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, refused := range []struct {
+		account string
+		amount  int64
+	}{{"ann", 1}, {"eve", 30}, {"dan", 5000}, {"seller", 40}} {
+		if _, err := h.bid(id, refused.account, refused.amount); err == nil {
+			t.Errorf("%+v was accepted", refused)
+		}
+	}
+	after := h.retries.fallbacks()
+	delete(before, speculation.Blocked)
+	delete(after, speculation.Blocked) // A stalled machine may look like a locked row.
+	if unconnected = after["connection"] - before["connection"]; unconnected == 0 && fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("unique %v: fallbacks %v, before %v", unique, after, before)
+	}
+	return unconnected
 }
 
 // TestRefusedTransfersTakeTheFastPath: so do holds that are placed, and a refusal takes nothing from the commands beside it.

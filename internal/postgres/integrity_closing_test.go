@@ -69,7 +69,7 @@ func TestNewEntriesAreInNewPartitions(t *testing.T) {
 		"a check":   {suspectAccounts, []any{maxSuspects, base.horizon, base.from}},
 		"a closing": {closeAccounts, []any{"", base.horizon, base.from, closeAtFirst}},
 	} {
-		tx, err := db.pool.Begin(t.Context())
+		tx, err := sessionOf(t, db).Begin(t.Context())
 		testwait.Must(t, err)
 		lines, err := pgkit.Rows(t.Context(), tx, pgx.RowTo[string], `EXPLAIN (ANALYZE, COSTS OFF) `+statement.sql, statement.args...)
 		testwait.Must(t, errors.Join(err, tx.Rollback(t.Context())))

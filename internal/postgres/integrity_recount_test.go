@@ -300,7 +300,7 @@ func TestHorizonHidesNoAccount(t *testing.T) {
 		}
 	}
 	// What a nested transaction writes has a number that no snapshot tells.
-	tx, err := db.pool.Begin(t.Context())
+	tx, err := sessionOf(t, db).Begin(t.Context())
 	testwait.Must(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `SAVEPOINT a; UPDATE accounts SET available = available + 7 WHERE id = 'ann'; RELEASE a`)))

@@ -176,7 +176,7 @@ func TestUnusedSlotsAreNotTurned(t *testing.T) {
 // closed lets no server of an older version write any more, so that turns need not wait for any.
 func (s *slots) closed() {
 	s.Helper()
-	testwait.Must(s.T, pgx.BeginFunc(s.Context(), s.db.pool, func(tx pgx.Tx) error { return refuseOlderServers(s.Context(), tx) }))
+	testwait.Must(s.T, pgx.BeginFunc(s.Context(), sessionOf(s.T, s.db), func(tx pgx.Tx) error { return refuseOlderServers(s.Context(), tx) }))
 }
 
 // TestATurnWaitsForWhoWroteAKey: a transaction that has written a key and stands still, as one of a stopped process, is waited for, and holds
@@ -199,7 +199,7 @@ func TestATurnWaitsForWhoWroteAKey(t *testing.T) {
 					t.Error("others were held up")
 				}
 				// Not even who has not looked for such a transaction gets past it.
-				err := pgx.BeginFunc(t.Context(), s.db.pool, func(tx pgx.Tx) error {
+				err := pgx.BeginFunc(t.Context(), sessionOf(t, s.db), func(tx pgx.Tx) error {
 					testwait.Must(t, testwait.Err(tx.Exec(t.Context(), slotLockTimeout)))
 					return turnSlots(t.Context(), tx, 0, 1, day)
 				})

@@ -41,7 +41,7 @@ func TestALookOrdersFactsByTime(t *testing.T) {
 	db := open(t, Options{URL: pgtest.NewDatabase(t, migrated)}) // These bids hold no money.
 	base := time.Now().Add(time.Second).Truncate(200 * time.Millisecond)
 	var ann, bob, eve uuid.UUID
-	testwait.Check(t, pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error {
+	testwait.Check(t, pgx.BeginFunc(t.Context(), sessionOf(t, db), func(tx pgx.Tx) error {
 		eve = insertLot(t, tx, base.Add(450*time.Millisecond), 3, 200*time.Millisecond, 0)
 		ann = insertLot(t, tx, base, 300, 10*time.Millisecond, 500*time.Microsecond)
 		bob = insertLot(t, tx, base.Add(5*time.Millisecond), 300, 400*time.Millisecond, 500*time.Microsecond)

@@ -36,10 +36,11 @@ func TestTheGuardedTransition(t *testing.T) {
 		{lottery.StatusActive, lottery.StatusDrawing}: true, {lottery.StatusDrawing, lottery.StatusDrawing}: true,
 		{lottery.StatusActive, lottery.StatusCompleted}: true, {lottery.StatusDrawing, lottery.StatusCompleted}: true,
 	}
+	around := sessionOf(t, v.db)
 	// Each try is undone. sold is what the row is to say afterwards, of three positions.
 	try := func(from, to lottery.Status, ahead int64, sold int) int64 {
 		t.Helper()
-		tx, err := v.db.pool.Begin(t.Context())
+		tx, err := around.Begin(t.Context())
 		testwait.Must(t, err)
 		defer func() { _ = tx.Rollback(t.Context()) }()
 		var version int64

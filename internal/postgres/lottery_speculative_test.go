@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres/speculation"
@@ -96,10 +95,17 @@ func TestSalesOnAStaleMemory(t *testing.T) {
 		here.must(t, id, lottery.Buy{Account: "ann"})
 		sold++
 	}
-	if fell := here.fell(func() { here.must(t, id, lottery.Buy{Account: "ann"}) }); fell[speculation.Turn] != len(fell) {
+	var fell map[string]int
+	for range speculation.BackoffTransactions { // A sale that left the fast path because the machine stalled was not one of those.
+		fell = here.fell(func() { here.must(t, id, lottery.Buy{Account: "ann"}) })
+		if sold++; fell[speculation.Backoff] == 0 {
+			break
+		}
+	}
+	if fell[speculation.Turn] != len(fell) {
 		t.Errorf("when the other one no longer sells, sales leave the fast path: %v", fell)
 	}
-	here.checkSales(id, sold+1)
+	here.checkSales(id, sold)
 }
 
 // TestSalesThatRestOnAFailure: three batches are sent, the second and third on what the one before will leave, and the first one's guard
@@ -364,10 +370,7 @@ func TestSalesAreGathered(t *testing.T) {
 	busy := v.openSale(nil, 40)
 	there.must(t, ids[4], lottery.Buy{Account: "ben"}) // Of which v knows nothing.
 
-	around, err := pgx.ConnectConfig(t.Context(), v.db.pool.Config().ConnConfig)
-	testwait.Must(t, err)
-	t.Cleanup(func() { _ = around.Close(t.Context()) })
-	tx := lockAnn(t, around)
+	tx := lockAnn(t, sessionOf(t, v.db))
 	underWay := func(n int) {
 		t.Helper()
 		testwait.Eventually(t, patience, "it is sent or gathered", func() bool { got, _ := v.db.spec.Pipeline(0).UnderWay(); return got == n })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/audit"
@@ -55,21 +56,49 @@ func auditDatabase(t *testing.T, url string) {
 	testwait.Check(t, errors.Join(audit.Audit(context.Background(), conn), conn.Close(context.Background())))
 }
 
-// open opens a pool of its own, as another process would.
+// open opens a pool of its own, as another process would. A database that a busy machine keeps silent is not absent, and a transaction
+// that was kept waiting is run again: unless a test says otherwise, both have all of its patience.
 func open(t *testing.T, o Options) *DB {
 	t.Helper()
-	o.Patience = cmp.Or(o.Patience, patience)
+	o.Patience, o.UnavailableAfter = cmp.Or(o.Patience, patience), cmp.Or(o.UnavailableAfter, patience)
 	db, err := Open(t.Context(), o)
 	testwait.Must(t, err)
+	db.runner.For = patience
 	t.Cleanup(db.Close)
 	return db
+}
+
+// sessionOf opens a session with the settings of a server's sessions, whose transactions may be idle for as long as the test takes.
+func sessionOf(t *testing.T, db *DB) *pgx.Conn {
+	t.Helper()
+	config := db.pool.Config().ConnConfig
+	config.ConnectTimeout = patience
+	config.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	testwait.Must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// settled runs a statement outside of the code under test, again where PostgreSQL had no time for it: nothing of it was done then.
+func settled(do func() error) error {
+	for began := time.Now(); ; {
+		err := do()
+		_, notConnected := errors.AsType[*pgconn.ConnectError](err)
+		if !notConnected && !isLockTimeout(err) || time.Since(began) > patience {
+			return err
+		}
+	}
 }
 
 // exec runs statements outside of the code under test.
 func exec(t *testing.T, db *DB, sql string, args ...any) int64 {
 	t.Helper()
-	tag, err := db.pool.Exec(t.Context(), sql, args...)
-	if err != nil {
+	var tag pgconn.CommandTag
+	if err := settled(func() (err error) {
+		tag, err = db.pool.Exec(t.Context(), sql, args...)
+		return err
+	}); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return tag.RowsAffected()
@@ -79,7 +108,7 @@ func exec(t *testing.T, db *DB, sql string, args ...any) int64 {
 func ask[T any](t *testing.T, db *DB, sql string, args ...any) T {
 	t.Helper()
 	var v T
-	if err := db.pool.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+	if err := settled(func() error { return db.pool.QueryRow(t.Context(), sql, args...).Scan(&v) }); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return v

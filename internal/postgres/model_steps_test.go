@@ -248,6 +248,8 @@ func (w *world) lockRow() {
 	if err != nil {
 		w.Fatal(err)
 	}
+	// The test may stall while it has the row.
+	testwait.Must(w.T, testwait.Err(tx.Exec(w.Context(), `SET LOCAL idle_in_transaction_session_timeout = 0`)))
 	if w.rng.IntN(2) == 0 {
 		_, err = tx.Exec(w.Context(), `SELECT FROM accounts WHERE id = $1 FOR UPDATE`, pick(w, w.accounts...))
 	} else {

@@ -27,12 +27,7 @@ func pair(t *testing.T) (l *Ledger, seen *recorder, around *pgx.Conn) {
 	if err := new(decided).transfer(t, l, "ann", "ben", 1); err != nil { // It connects.
 		t.Fatal(err)
 	}
-	around, err := pgx.ConnectConfig(t.Context(), db.pool.Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = around.Close(context.Background()) })
-	return l, seen, around
+	return l, seen, sessionOf(t, db)
 }
 
 // knowTheTime has a process carry the database's clock on for an hour. Transactions that it sends ahead must know the time, or

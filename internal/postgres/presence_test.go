@@ -120,6 +120,9 @@ func TestWhatRunsIsNotCut(t *testing.T) {
 			_, err := tx.Exec(ctx, sleep)
 			return err
 		})
+		if reasons, _, _ := seen.seen(); err == nil && len(reasons) > 0 {
+			err = command.Unavailable(fmt.Errorf("reruns for %v", reasons)) // As where this process stalled before the statement.
+		}
 		if err == nil {
 			expectRuns(t, seen, "committed")
 			_, err = query(t.Context(), db, pgx.RowTo[string], sleep)
@@ -127,7 +130,8 @@ func TestWhatRunsIsNotCut(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, command.ErrUnavailable) || after >= 8*time.Second {
+		away := errors.Is(err, command.ErrUnavailable) || errors.Is(err, command.ErrUnknownOutcome)
+		if !away || after >= 16*time.Second {
 			t.Fatalf("what may be silent for %s: %v", after, err)
 		}
 	}

@@ -165,7 +165,7 @@ func TestAContestedReferenceStopsItsOwnCommandsAlone(t *testing.T) {
 	deposit := func(account, reference string) error {
 		return answerErr(s.Execute(t.Context(), own[ledger.Op](ledger.Deposit{Account: account, Amount: 1, Reference: reference})))
 	}
-	done := later(func() error { return deposit("ann", "r") })
+	done := stays(func() error { return deposit("ann", "r") })
 	isWaiting(t, db, "the deposit with the reference", done)
 	n := 0
 	neighbour(t, "a deposit with another reference", func() error {
@@ -191,7 +191,7 @@ func TestContestedIsFoundAmongMany(t *testing.T) {
 	for n := range 77 {
 		references = append(references, fmt.Sprintf("r%d", n))
 	}
-	err := pgx.BeginFunc(t.Context(), db.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), sessionOf(t, db), func(tx pgx.Tx) error {
 		taken, err := contested(t.Context(), tx, referenceRow, references)
 		if got := strings.Join(taken, " "); got != "r3 r50" {
 			t.Errorf("contested: %s", got)

@@ -308,7 +308,10 @@ func checkOneUnreplicated(t *testing.T, url string, admin *DB) {
 	if _, err := s.Execute(t.Context(), transferUnreplicated()); !errors.Is(err, command.ErrUnknownOutcome) {
 		t.Fatalf("a commit on the primary alone: %v", err)
 	}
-	expectRuns(t, seen, "unknown")
+	// On a machine that stalls, the answer to COMMIT comes too late: the next run finds what it did.
+	if reasons, outcomes, _ := seen.seen(); slices.ContainsFunc(reasons, func(r string) bool { return r != "commit_unknown" }) || !slices.Equal(outcomes, []string{"unknown"}) {
+		t.Errorf("reruns for %v, ended %v", reasons, outcomes)
+	}
 	// The same key does not turn it into a success as long as no standby has it.
 	if _, err := s.Execute(t.Context(), transferUnreplicated()); !errors.Is(err, command.ErrUnknownOutcome) {
 		t.Errorf("the same key: %v", err)

@@ -140,5 +140,7 @@ func (db *DB) metAnother(target string) {
 
 // refreshed reads what others have committed to a target, at the beginning of a turn, which does not wait for it for long.
 func (db *DB) refreshed(ctx context.Context, b *pgx.Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, db.spec.Accounts.Patience) // That of a read alone would be no shorter than how long the database may be silent.
+	defer cancel()
 	return db.read(ctx, db.spec.Accounts.Patience, func(ctx context.Context, pool *pgxpool.Pool) error { return pool.SendBatch(ctx, b).Close() })
 }

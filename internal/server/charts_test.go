@@ -73,11 +73,11 @@ func TestDeadlocksAreRemembered(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.get("/v1/admin/deadlocks").want(http.StatusOK).equal(`{"deadlocks":[]}`)
-	e.lock("anna", "1m", "", "east").want(http.StatusCreated)
-	e.lock("boris", "1m", "", "west").want(http.StatusCreated)
-	first := e.lockAsync(t.Context(), 0, newUUID(), lockBody("anna", "1m", "1m", "west"))
+	e.lock("anna", "1h", "", "east").want(http.StatusCreated)
+	e.lock("boris", "1h", "", "west").want(http.StatusCreated)
+	first := e.lockAsync(t.Context(), 0, newUUID(), lockBody("anna", "1h", "5m", "west"))
 	e.waitersAre(1)
-	if r := <-e.lockAsync(t.Context(), 1, newUUID(), lockBody("boris", "1m", "1m", "east")); r.body.Code != "deadlock" {
+	if r := <-e.lockAsync(t.Context(), 1, newUUID(), lockBody("boris", "1h", "5m", "east")); r.body.Code != "deadlock" {
 		t.Fatalf("%d %s", r.status, r.raw)
 	}
 	// It is remembered behind the transaction that lets the request know.

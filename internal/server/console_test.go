@@ -26,7 +26,7 @@ import (
 func newConsoleEnv(t *testing.T) (*env, *postgres.Operator) {
 	t.Helper()
 	e := newEnv(t)
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4, Patience: patience})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4, Patience: patience, UnavailableAfter: patience})
 	must(t, err)
 	t.Cleanup(db.Close)
 	sessions := postgres.NewOperator(db)

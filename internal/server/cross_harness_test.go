@@ -17,12 +17,15 @@ import (
 )
 
 // startCross makes the service of transfers between ledgers, and tends it until the test ends.
-func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog.Logger) {
+func (e *env) startCross(db *postgres.DB, others map[string]string, away time.Duration, logger *slog.Logger) {
 	e.t.Helper()
 	log := postgres.NewSagas(db)
 	coordinator, err := log.Coordinator(e.t.Context())
-	for tries := 0; errors.Is(err, command.ErrUnavailable) && tries < 10; tries++ { // A busy machine, and a server without patience.
-		coordinator, err = log.Coordinator(e.t.Context())
+	if errors.Is(err, command.ErrUnavailable) { // A busy machine, and a server without patience.
+		eventually(e.t, patience, "the log's coordinator", func() bool {
+			coordinator, err = log.Coordinator(e.t.Context())
+			return !errors.Is(err, command.ErrUnavailable)
+		})
 	}
 	must(e.t, err)
 	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedger(db)}
@@ -33,7 +36,7 @@ func (e *env) startCross(db *postgres.DB, others map[string]string, logger *slog
 			ledgers[name] = remoteledger.New(c, "house")
 			continue
 		}
-		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Patience: patience, Logger: logger})
+		other, err := postgres.Open(e.t.Context(), postgres.Options{URL: url, MaxConns: 8, Patience: patience, UnavailableAfter: away, Logger: logger})
 		must(e.t, err)
 		e.t.Cleanup(other.Close)
 		ledgers[name] = postgres.NewCrossLedger(other)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/sim/wire"
 )
 
@@ -15,7 +16,7 @@ func TestALedgerThatCannotBeReachedIsNamed(t *testing.T) {
 	refusing := listen(t)
 	must(t, refusing.Close())
 	other := newEnvWith(t, setup{proxied: true})
-	e := newEnvWith(t, setup{ledgers: map[string]string{
+	e := newEnvWith(t, setup{ledgersAway: postgres.UnavailableAfter, ledgers: map[string]string{
 		"refusing": "http://" + refusing.Addr().String() + " key",
 		"silent":   "http://" + listen(t).Addr().String() + " key", // Connections are taken, and nobody reads from them.
 		"locked":   other.url + " no-key-of-it",

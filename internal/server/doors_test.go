@@ -24,7 +24,7 @@ import (
 func TestForeignHosts(t *testing.T) {
 	t.Parallel()
 	e, _ := newConsoleEnv(t)
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience, UnavailableAfter: patience})
 	must(t, err)
 	t.Cleanup(db.Close)
 	s, err := New(Options{
@@ -36,7 +36,7 @@ func TestForeignHosts(t *testing.T) {
 	must(t, err)
 	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(serving, listener, time.Second) }()
+	go func() { served <- s.Serve(serving, listener, patience) }()
 	t.Cleanup(func() {
 		stop()
 		testwait.Check(t, <-served)

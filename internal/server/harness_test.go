@@ -2,7 +2,9 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
@@ -70,18 +73,17 @@ type env struct {
 	through    string                              // the database's URL by way of it
 }
 
-// calmly is how long the database may be silent where a test is not about that: on a busy machine it may be for seconds.
-const calmly = 30 * time.Second
-
 // setup is what a test may want different.
 type setup struct {
 	lanes   groupcommit.Options
 	limiter *auth.LimiterOptions
 	ledgers map[string]string // further ledgers' databases, by name
 	beacon  *lottery.BeaconOptions
-	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 is as usual where it may, else calmly.
+	// unavailableAfter is how long the database may be silent, and proxied lets a test take it away; 0 is as usual where it may, else all of
+	// the tests' patience.
 	unavailableAfter time.Duration
 	proxied          bool
+	ledgersAway      time.Duration // how long the further ledgers' databases may be silent; 0: all of the tests' patience
 }
 
 func migrate(ctx context.Context, url string) error {
@@ -102,7 +104,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 		url = e.through
 	}
 	if o.unavailableAfter == 0 && !o.proxied {
-		o.unavailableAfter = calmly
+		o.unavailableAfter = patience
 	}
 	db, err := postgres.Open(tb.Context(), postgres.Options{
 		URL: url, MaxConns: 8, Patience: patience, Logger: logger, Observer: telemetry.NewTransactions(registry), UnavailableAfter: o.unavailableAfter,
@@ -119,7 +121,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	e.auction = auction.NewService(postgres.NewAuctions(db), auction.Options{Lanes: auctionLanes, Observer: telemetry.NewAuctions(registry, auction.Outcomes()), Logger: logger})
 	e.multidraw = multidraw.NewService(postgres.NewMultidraws(db), multidraw.Options{Logger: logger, States: telemetry.NewCheckpoints(registry)})
 	e.startPublishing(db, o.lanes)
-	e.startCross(db, o.ledgers, logger)
+	e.startCross(db, o.ledgers, cmp.Or(o.ledgersAway, patience), logger)
 	e.locks = postgres.NewLocks(db, lockprom.New(registry))
 	e.keys = postgres.NewAPIKeys(db)
 	authenticator, err := auth.New(auth.Options{Store: e.keys, JWT: auth.JWTOptions{Secret: []byte(jwtSecret)}})
@@ -140,7 +142,7 @@ func newEnvWith(tb testing.TB, o setup) *env {
 	e.url = "http://" + listener.Addr().String()
 	serving, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
 	served := make(chan error, 1)
-	go func(s *Server) { served <- s.Serve(serving, listener, 10*time.Second) }(e.server) // A test may put another in its place.
+	go func(s *Server) { served <- s.Serve(serving, listener, patience) }(e.server) // A test may put another in its place.
 	e.stop, e.ended = stop, sync.OnceValue(func() error { return <-served })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	e.http = &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -154,6 +156,9 @@ func newEnvWith(tb testing.TB, o setup) *env {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		integrity, err := e.ledger.Integrity(ctx)
+		for errors.Is(err, command.ErrUnavailable) && ctx.Err() == nil { // A machine that stalls.
+			integrity, err = e.ledger.Integrity(ctx)
+		}
 		if err != nil || !integrity.Valid {
 			tb.Errorf("the books do not balance at the end: %+v, %v", integrity, err)
 		}

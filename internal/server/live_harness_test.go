@@ -20,8 +20,6 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-const livePatience = 20 * time.Second
-
 // liveEnv is the live stream over a server's database, on a listener of its own.
 type liveEnv struct {
 	*env
@@ -35,19 +33,20 @@ type liveEnv struct {
 // newLiveEnv has a hub that follows the database by polling alone; adjust may be nil.
 func newLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOptions)) *liveEnv {
 	t.Helper()
-	return newHastyLiveEnv(t, e, o, adjust, livePatience)
+	return newHastyLiveEnv(t, e, o, adjust, patience)
 }
 
 // newHastyLiveEnv has a listener that gives requests so long to be read, and again to be answered, as any server does.
 func newHastyLiveEnv(t *testing.T, e *env, o live.Options, adjust func(*LiveOptions), limit time.Duration) *liveEnv {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4, Patience: patience})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4, Patience: patience, UnavailableAfter: patience})
 	must(t, err)
 	events := postgres.NewEvents(db, postgres.EventViews{Purchase: PurchaseMade, Draw: DrawCompleted})
 	o.Log, o.Notices = events, events.Notices()
 	o.PollEvery = 5 * time.Millisecond
 	l := &liveEnv{env: e, hub: live.New(o)}
 	options := LiveOptions{Hub: l.hub, AllowedOrigins: []string{"https://App.example/"}, Logger: e.server.Logger, Times: serverlive.DefaultTimes()}
+	options.Times.Pong, options.Times.Subscribe = patience, patience // A machine that stalls is no client that is gone.
 	if adjust != nil {
 		adjust(&options)
 	}

@@ -18,7 +18,18 @@ import (
 func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(o *LiveOptions) { o.Times.Write, o.Times.Linger = livePatience, patience })
+	for tries := 1; !stalledCostsNothing(t, e); tries++ {
+		if tries == 3 {
+			t.Fatal("each time, others waited as long as for the stalled one")
+		}
+	}
+}
+
+// stalledCostsNothing reports false if others waited for as long as the stalled client was given: for it, or because the machine has stalled.
+func stalledCostsNothing(t *testing.T, e *env) bool {
+	t.Helper()
+	const given = 20 * time.Second
+	l := newLiveEnv(t, e, live.Options{Buffer: 500}, func(o *LiveOptions) { o.Times.Write, o.Times.Linger = given, patience })
 	id := e.auctioned(oneRound, "")
 	topic := "auction:" + id
 	stalled, quick := l.connect(), l.connect()
@@ -31,8 +42,10 @@ func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 		for seq := range int64(each) {
 			quick.event(int64(i*each)+seq+1, "test")
 		}
-		if took := time.Since(start); took > livePatience { // Less than the stalled one is given.
-			t.Fatalf("others waited for %s", took)
+		if took := time.Since(start); took > given {
+			t.Logf("others waited for %s", took)
+			_ = stalled.ws.CloseNow()
+			return false
 		}
 	}
 	eventually(t, 2*patience, "it is dropped", func() bool { return l.hub.Stats().Dropped == 1 })
@@ -64,6 +77,7 @@ func TestAStalledClientCostsNobodyAnything(t *testing.T) {
 	for seq := last + 1; seq <= rounds*each; seq++ {
 		again.event(seq, "test")
 	}
+	return true
 }
 
 // TestAClientThatIsGoneIsNoticed has a client that answers no ping. A slow machine may keep the one that does from answering in time.

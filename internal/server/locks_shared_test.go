@@ -23,7 +23,7 @@ func (e *env) takeTurns(clients, times int) {
 			other := *e
 			key := fmt.Sprint("key ", client)
 			for n := range times {
-				idempotencyKey, body := newUUID(), lockBody(fmt.Sprint("client ", client), "1m", "", key)
+				idempotencyKey, body := newUUID(), lockBody(fmt.Sprint("client ", client), "1h", "", key)
 				first := other.keyed(idempotencyKey, "/v1/locks", body)
 				if first.status != http.StatusCreated {
 					e.t.Errorf("%s: %s", key, first.body)
@@ -76,9 +76,9 @@ func TestLocksOfDifferentKeysShareTransactions(t *testing.T) {
 func TestASharedTransactionPassesOverLockedRows(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	e.lock("ann", "1m", "", "blocked key").want(http.StatusCreated)
-	e.unlock(e.lock("ann", "1m", "", "blocked key 2").want(http.StatusCreated).str("id")).want(http.StatusNoContent)
-	held := e.lock("ann", "1m", "", "blocked lock").want(http.StatusCreated).str("id")
+	e.lock("ann", "1h", "", "blocked key").want(http.StatusCreated)
+	e.unlock(e.lock("ann", "1h", "", "blocked key 2").want(http.StatusCreated).str("id")).want(http.StatusNoContent)
+	held := e.lock("ann", "1h", "", "blocked lock").want(http.StatusCreated).str("id")
 	stranger, err := pgx.Connect(t.Context(), e.dbURL)
 	must(t, err)
 	defer func() { _ = stranger.Close(context.WithoutCancel(t.Context())) }()
@@ -89,7 +89,7 @@ func TestASharedTransactionPassesOverLockedRows(t *testing.T) {
 	replies := make(chan *reply, 2)
 	go func() {
 		other := *e
-		replies <- other.lock("bo", "1m", "", "blocked key 2")
+		replies <- other.lock("bo", "1h", "", "blocked key 2")
 	}()
 	go func() {
 		other := *e

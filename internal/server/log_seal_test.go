@@ -147,7 +147,7 @@ func TestASealThatWitnessesHaveSeen(t *testing.T) {
 	}
 
 	// Where the log is signed with another key since, the old one still proves what it did.
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience, UnavailableAfter: patience})
 	must(t, err)
 	t.Cleanup(db.Close)
 	other, err := translog.GenerateKey("fairlead.test/other")

@@ -21,7 +21,7 @@ import (
 // checkpoint is published.
 func (e *env) keepLog(witnesses ...logkeeper.Witnesses) {
 	e.t.Helper()
-	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4, Patience: patience})
+	db, err := postgres.Open(e.t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 4, Patience: patience, UnavailableAfter: patience})
 	must(e.t, err)
 	store, err := postgres.NewLog(db)
 	must(e.t, err)

@@ -254,7 +254,7 @@ func TestAliases(t *testing.T) {
 		ask(m.accounts[1], topic).problem(http.StatusBadRequest, "bad_request")
 	}
 	// Every server on the database gives the same ones.
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience, UnavailableAfter: patience})
 	must(t, err)
 	t.Cleanup(db.Close)
 	other := &Server{Options: Options{Operator: postgres.NewOperator(db)}}

@@ -55,7 +55,7 @@ func (r *receiver) deliveries() []delivery {
 // target makes a target and returns its secret.
 func (e *env) target(name, url string) (secret string) {
 	e.t.Helper()
-	return e.post("/v1/targets", fmt.Sprintf(`{"name":%q,"kind":"webhook","url":%q}`, name, url)).want(http.StatusCreated).str("secret")
+	return e.post("/v1/targets", fmt.Sprintf(`{"name":%q,"kind":"webhook","url":%q,"timeout":"15m"}`, name, url)).want(http.StatusCreated).str("secret")
 }
 
 // publication makes a publication, and returns its path.

@@ -64,7 +64,7 @@ func TestPrunedTransfers(t *testing.T) {
 	}
 	// The keys are swept as all others are. From then on they are new.
 	exec(`UPDATE idempotency_keys SET created_at = created_at - interval '25 hours'`)
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience, UnavailableAfter: patience})
 	must(t, err)
 	defer db.Close()
 	for range 2 { // The slot is left, and then emptied.
@@ -148,7 +148,7 @@ func TestInDoubtMetrics(t *testing.T) {
 // coordinatorOf is the beginning of the identifiers of what a server prepares.
 func coordinatorOf(t *testing.T, e *env) string {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience})
+	db, err := postgres.Open(t.Context(), postgres.Options{URL: e.dbURL, MaxConns: 2, Patience: patience, UnavailableAfter: patience})
 	must(t, err)
 	defer db.Close()
 	coordinator, err := postgres.NewSagas(db).Coordinator(t.Context())

@@ -283,7 +283,7 @@ func (b *bidding) replay(t *testing.T, events []replay.Event) *replay.Outcome {
 	return out
 }
 
-// storm sends all commands at the same moment, each once.
+// storm sends all commands at the same moment, and none anew that has its answer.
 func storm(ctx context.Context, client *sim.Client, ops []*sim.Op) []sim.Answer {
 	answers := make([]sim.Answer, len(ops))
 	begin := make(chan struct{})
@@ -291,7 +291,7 @@ func storm(ctx context.Context, client *sim.Client, ops []*sim.Op) []sim.Answer 
 	for i, op := range ops {
 		group.Go(func() {
 			<-begin
-			answers[i] = client.Once(ctx, op)
+			answers[i] = decided(ctx, client, op)
 		})
 	}
 	close(begin)

@@ -147,7 +147,7 @@ func rapidRaises(t *testing.T, h *auctionHouse, name, account string, cooldown t
 	b := h.launch(t, name, []string{account}, rules)
 	var answers []sim.Answer
 	for i := range raises {
-		answers = append(answers, h.client.Once(testwait.Context(t, patience), sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(10+i))))
+		answers = append(answers, decided(testwait.Context(t, patience), h.client, sim.NewBid(fmt.Sprintf("%s-%d", name, i), b.id, account, int64(10+i))))
 	}
 	counts := statuses(t, answers)
 	switch {

@@ -226,11 +226,38 @@ func clientOf(t *testing.T, server *sim.Server) *sim.Client {
 // metricsOf reads a server's metrics.
 func metricsOf(t *testing.T, server *sim.Server) []byte {
 	t.Helper()
-	answer := clientOf(t, server).Get(testwait.Context(t, patience), "/metrics")
-	if answer.Err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("metrics: %v", answer)
+	return mustGet(t, clientOf(t, server), "/metrics")
+}
+
+// answerTo reads a path until there is an answer that is no server's word that it could not answer now, as on a machine that stalls.
+func answerTo(t *testing.T, client *sim.Client, path string) (answer sim.Answer) {
+	t.Helper()
+	testwait.Eventually(t, patience, "an answer to GET "+path, func() bool {
+		answer = client.Get(t.Context(), path)
+		return answer.Final()
+	})
+	return answer
+}
+
+// mustGet reads a path that is there.
+func mustGet(t *testing.T, client *sim.Client, path string) []byte {
+	t.Helper()
+	answer := answerTo(t, client, path)
+	if answer.Status != http.StatusOK {
+		t.Fatalf("%s: %v", path, answer)
 	}
 	return answer.Body
+}
+
+// decided sends an operation until it is decided, with the same key each time. What may be tried again has its answer, too: a machine that
+// stalls is the reason only of what no server has answered, and of 503.
+func decided(ctx context.Context, client *sim.Client, op *sim.Op) sim.Answer {
+	for {
+		answer := client.Once(ctx, op)
+		if answer.Err == nil && answer.Status != http.StatusServiceUnavailable || !wait.For(ctx, 25*time.Millisecond) {
+			return answer
+		}
+	}
 }
 
 // auditNow runs the auditor on a snapshot of a database that may be under load.
@@ -323,11 +350,7 @@ func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 // proofOf reads the proof of a campaign, or of a multi-draw.
 func proofOf(t *testing.T, client *sim.Client, path string) []byte {
 	t.Helper()
-	answer := client.Get(t.Context(), path+"/proof")
-	if answer.Err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("proof of %s: %v", path, answer)
-	}
-	return answer.Body
+	return mustGet(t, client, path+"/proof")
 }
 
 // verifier runs the binary's verifier on a document.

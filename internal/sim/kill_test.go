@@ -130,8 +130,10 @@ func TestSignalledServerDrains(t *testing.T) {
 		t.Helper()
 		rng, seed := testwait.Rand(t)
 		database := newDatabase(t)
-		server := newServer(t, database)
+		// The end of a connection is to mean that the server has cut it: neither may give up because the machine stalls.
+		server := newServer(t, database, "--drain-timeout", patience.String())
 		client, history := newClient(t, server)
+		client.LimitAttempts(patience)
 		l := startLoad(t, client, sim.WorkloadOptions{Seed: seed, Prefix: "drain", Accounts: 20, Workers: 16, Mix: sim.DefaultMix()})
 		for drain := range testwait.Count(2, 10) {
 			await(t, "answers", history.After(50+rng.IntN(100)))

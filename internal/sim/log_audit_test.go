@@ -3,7 +3,6 @@ package sim_test
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -43,11 +42,7 @@ func auditLog(t *testing.T, database string, client *sim.Client) {
 		testwait.Check(t, json.Unmarshal([]byte(text), &chain))
 		o.Chains = append(o.Chains, chain.Hash())
 	}
-	answer := client.Get(ctx, "/log/key")
-	if answer.Err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("the log's key: %v", answer)
-	}
-	o.Key = strings.TrimSpace(string(answer.Body))
+	o.Key = strings.TrimSpace(string(mustGet(t, client, "/log/key")))
 	var report *audit.Report
 	for _, o.URL = range client.URLs() {
 		a, failure := audit.New(o)

@@ -119,8 +119,8 @@ func (w *witness) checkpoint(log string) string {
 	return fmt.Sprintf("http://%s/%x/checkpoint", w.addr, sha256.Sum256([]byte(origin)))
 }
 
-// visits asks without keeping connections, since who is asked may be gone the next time.
-var visits = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+// visits asks without keeping connections, since who is asked may be gone the next time. Who is there may be late, on a machine that stalls.
+var visits = &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // fetch reads an address, with a key or none; the status is 0 where no whole answer came.
 func fetch(ctx context.Context, address, key string) (status int, body []byte) {

@@ -244,21 +244,11 @@ func checkAnswers(t *testing.T, c *sim.Client, key, auction string) {
 	var shown client.Account
 	testwait.Must(t, c.GetJSON(testwait.Context(t, patience), "/v1/accounts/house", &shown))
 	testwait.Eventually(t, 3*patience, "a closing with the balance", func() bool {
-		answer := c.Get(testwait.Context(t, patience), "/v1/accounts/house/proof")
+		answer := answerTo(t, c, "/v1/accounts/house/proof")
 		if answer.Code() == "not_found" {
 			return false // The account is younger than the newest closing.
 		}
-		testwait.Must(t, answer.Err)
 		testwait.Must(t, os.WriteFile(file, answer.Body, 0o600))
 		return judge(t, 0, "--balance", file, key).Balance == shown.Available
 	})
-}
-
-func mustGet(t *testing.T, c *sim.Client, path string) []byte {
-	t.Helper()
-	answer := c.Get(testwait.Context(t, patience), path)
-	if answer.Err != nil || answer.Status != http.StatusOK {
-		t.Fatalf("%s: %v", path, answer)
-	}
-	return answer.Body
 }

@@ -32,10 +32,10 @@ type drawn struct {
 	Range      multidraw.Range  `json:"range"`
 }
 
-// send makes one attempt under a fresh key.
+// sendOnce sends one command under a fresh key.
 func sendOnce(t *testing.T, client *sim.Client, path, body string) sim.Answer {
 	t.Helper()
-	return client.Once(t.Context(), &sim.Op{Method: http.MethodPost, Path: path, Key: fmt.Sprintf("k-%d", time.Now().UnixNano()), Body: []byte(body)})
+	return decided(testwait.Context(t, patience), client, &sim.Op{Method: http.MethodPost, Path: path, Key: fmt.Sprintf("k-%d", time.Now().UnixNano()), Body: []byte(body)})
 }
 
 func readDrawn(t *testing.T, client *sim.Client, id string) (o drawn) {
@@ -168,7 +168,7 @@ func TestMultidrawStopsWithItsServer(t *testing.T) {
 		t.Fatalf("code %d, %v", code, err)
 	}
 	var now drawn
-	if a := watcher.Get(t.Context(), "/v1/multidraws/"+o.ID); a.JSON(&now) != nil || now.Status != multidraw.StatusInterrupted {
+	if a := answerTo(t, watcher, "/v1/multidraws/"+o.ID); a.JSON(&now) != nil || now.Status != multidraw.StatusInterrupted {
 		t.Errorf("%v", a)
 	}
 	back := sendOnce(t, watcher, "/v1/multidraws/"+o.ID+"/rollback", "")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -127,13 +128,14 @@ func publishingArgs() []string {
 func (in *inbox) register(t *testing.T, server *sim.Server) {
 	t.Helper()
 	var target publication
-	ask(t, server, "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q}`, in.URL), &target)
+	ask(t, server, "/v1/targets", fmt.Sprintf(`{"name":"inbox","kind":"webhook","url":%q,"timeout":"15m"}`, in.URL), &target)
 	in.mu.Lock()
 	in.secret = target.Secret
 	in.mu.Unlock()
 }
 
-// check wants versions that grow, and signatures that are right.
+// check wants each version once, and signatures that are right. A delivery that its server has given up may come after the next one, where
+// the machine lets it wait in a connection.
 func (in *inbox) check(t *testing.T) (repeats int) {
 	t.Helper()
 	in.mu.Lock()
@@ -142,11 +144,9 @@ func (in *inbox) check(t *testing.T) (repeats int) {
 		t.Errorf("a delivery is not as it should be: %s", bad)
 	}
 	for id, versions := range in.got {
-		for i := 1; i < len(versions); i++ {
-			repeats++
-			if versions[i] <= versions[i-1] {
-				t.Errorf("publication %s came with versions %v", id, versions)
-			}
+		repeats += len(versions) - 1
+		if once := slices.Compact(slices.Sorted(slices.Values(versions))); len(once) < len(versions) {
+			t.Errorf("publication %s came with versions %v", id, versions)
 		}
 	}
 	return repeats
@@ -195,7 +195,7 @@ func TestPublisherDiesAtEveryCrashPoint(t *testing.T) {
 					continue
 				}
 				versions := in.versions(d.ID)
-				if len(versions) == 0 || versions[len(versions)-1] != p.Version {
+				if len(versions) == 0 || slices.Max(versions) != p.Version {
 					t.Errorf("%s: came with versions %v, published as %d", point, versions, p.Version)
 				}
 				// Whoever stands still for a second loses its claim as if it had died.

@@ -92,8 +92,8 @@ type draw struct {
 // checkDrawn asks for the draw, which must be there at once, in each way twice, with the same answer.
 func checkDrawn(t *testing.T, client *sim.Client, campaign string, winners int) {
 	t.Helper()
-	first := client.Get(t.Context(), "/v1/campaigns/"+campaign+"/draw")
-	if first.Err != nil || first.Status != http.StatusOK {
+	first := answerTo(t, client, "/v1/campaigns/"+campaign+"/draw")
+	if first.Status != http.StatusOK {
 		t.Fatalf("draw of %s: %v", campaign, first)
 	}
 	var d draw
@@ -101,7 +101,7 @@ func checkDrawn(t *testing.T, client *sim.Client, campaign string, winners int) 
 	if d.Campaign != campaign || len(d.Winners) != winners {
 		t.Errorf("draw of %s: %d winners, want %d: %s", campaign, len(d.Winners), winners, first.Body)
 	}
-	again := client.Get(t.Context(), "/v1/campaigns/"+campaign+"/draw")
+	again := answerTo(t, client, "/v1/campaigns/"+campaign+"/draw")
 	if string(again.Body) != string(first.Body) {
 		t.Errorf("two draws of %s: %s and %s", campaign, first.Body, again.Body)
 	}
@@ -164,7 +164,7 @@ func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 		for _, buyer := range []string{"ann", "bob"} {
 			group.Go(func() {
 				<-begin
-				a := client.Once(t.Context(), sim.NewPurchase(name+"-"+buyer, campaign.ID, buyer, 0))
+				a := decided(t.Context(), client, sim.NewPurchase(name+"-"+buyer, campaign.ID, buyer, 0))
 				if a.Err != nil || a.Status != http.StatusCreated {
 					t.Errorf("run %d: %s: %v", run, buyer, a)
 					return
@@ -178,7 +178,7 @@ func TestTwoBuyersOnTheLastTwoPositions(t *testing.T) {
 				if err := client.GetJSON(t.Context(), "/v1/campaigns/"+campaign.ID, &now); err != nil {
 					t.Error(err)
 				} else if now.Sold == now.Total {
-					if d := client.Get(t.Context(), "/v1/campaigns/"+campaign.ID+"/draw"); now.Status != "completed" || d.Status != http.StatusOK {
+					if d := answerTo(t, client, "/v1/campaigns/"+campaign.ID+"/draw"); now.Status != "completed" || d.Status != http.StatusOK {
 						t.Errorf("run %d: sold out, %s, draw: %v", run, now.Status, d)
 					}
 				}

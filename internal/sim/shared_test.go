@@ -235,7 +235,7 @@ func watchTotal(t *testing.T, database string, stop <-chan struct{}, want int64,
 func watchIntegrity(t *testing.T, client *sim.Client, stop <-chan struct{}, checks *atomic.Int64) {
 	t.Helper()
 	for sim.GoesOn(t.Context(), stop) {
-		answer := client.Get(t.Context(), "/v1/integrity")
+		answer := answerTo(t, client, "/v1/integrity")
 		var report struct {
 			Valid      bool  `json:"valid"`
 			Difference int64 `json:"difference"`

@@ -4,6 +4,7 @@
 package testserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // Server is what tests need of their server.
@@ -58,6 +60,7 @@ func run(m *testing.M, shared *Server, o fairlead.Options) (code int, err error)
 	defer func() { err = errors.Join(err, local.Stop(ctx)) }()
 	shared.Key = strings.Repeat("k", 32)
 	o.DatabaseURL, o.Data, o.AdminKey, o.BeaconChain = local.URL(), dir, shared.Key, "none"
+	o.UnavailableAfter = cmp.Or(o.UnavailableAfter, testwait.Patience) // A machine that stalls makes no database absent.
 	server, err := fairlead.Open(ctx, o)
 	if err != nil {
 		return 0, err

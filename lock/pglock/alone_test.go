@@ -63,7 +63,7 @@ func TestAloneLeavesWhatIsOutOfTheOrdinary(t *testing.T) {
 		t.Errorf("somebody else's lock: %q", got)
 	}
 
-	waiting := line(t, b, "k", 1, lock.DefaultTTL)
+	waiting := line(t, b, "k", 1, time.Minute)
 	if got := freed(t, b, b.pool, "k", id); got != "" {
 		t.Errorf("a lock that somebody waits for: %q", got)
 	}

@@ -150,7 +150,7 @@ func TestCohort(t *testing.T) {
 	const n = 8
 	var seen handOvers
 	b := open(t, database(t), Options{Observer: &seen})
-	k, three, others := running(t, b, n, lock.DefaultTTL)
+	k, three, others := running(t, b, n, time.Minute)
 	h, before := three[2], seen.n.Load()
 	if err := b.Release(t.Context(), lock.Grant{ID: three[1].ID()}); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("released again: %v", err)
@@ -196,7 +196,7 @@ func TestCohort(t *testing.T) {
 func TestCohortIsRenewed(t *testing.T) {
 	t.Parallel()
 	b := open(t, database(t), Options{})
-	k, three, _ := running(t, b, 4, lock.DefaultTTL)
+	k, three, _ := running(t, b, 4, time.Minute)
 	g, err := b.Renew(t.Context(), three[2].ID(), time.Minute)
 	if err != nil || g.Owner != three[2].Owner() || g.Tokens[k] != three[2].Token(k) || g.TTL != time.Minute {
 		t.Fatalf("%+v, %v", g, err)
@@ -214,7 +214,7 @@ func TestCohortSkipsWhoHasLeft(t *testing.T) {
 		first := acquire(t, l, k, lock.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 2)
-		before := line(t, b, k, 2, lock.DefaultTTL)
+		before := line(t, b, k, 2, time.Minute)
 		for range cap(left) {
 			go func() {
 				h, err := l.Acquire(ctx, []string{k}, lock.Options{Wait: lock.Forever})
@@ -225,7 +225,7 @@ func TestCohortSkipsWhoHasLeft(t *testing.T) {
 			}()
 		}
 		waitFor(t, "they are in line", func() bool { return len(waitersOn(t, b, k)) == 4 })
-		all := slices.Concat(before, line(t, b, k, 2, lock.DefaultTTL))
+		all := slices.Concat(before, line(t, b, k, 2, time.Minute))
 		let(t, first)
 		_, h := whoever(t, &all)
 		let(t, h)
@@ -288,7 +288,7 @@ func deadlockOfACohort(t *testing.T, b, far *Backend) time.Duration {
 	t.Helper()
 	l := lock.New(far, lock.LockerOptions{})
 	x := acquire(t, l, "m", lock.Options{Wait: testwait.Patience})
-	k, three, _ := running(t, b, 4, lock.DefaultTTL)
+	k, three, _ := running(t, b, 4, time.Minute)
 	victim := make(chan error, 2)
 	ask := func(ctx context.Context, l *lock.Locker, k string) {
 		h, err := l.Acquire(ctx, []string{k}, lock.Options{Wait: testwait.Patience})
@@ -375,7 +375,7 @@ func TestDatabaseOfOtherHabits(t *testing.T) {
 		b := open(t, url, Options{})
 		began := time.Now()
 		first := acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{})
-		others := line(t, b, "k", 6, lock.DefaultTTL)
+		others := line(t, b, "k", 6, time.Minute)
 		let(t, first)
 		for _, c := range others {
 			let(t, got(t, c))

@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -38,7 +39,7 @@ func TestLocksPassBetweenProcessesWithout(t *testing.T) {
 		var last int64
 		for turn := range 6 {
 			b := []*Backend{one, other}[(turn+1)%2]
-			waiting := line(t, b, "k", 1, lock.DefaultTTL)
+			waiting := line(t, b, "k", 1, time.Minute)
 			if token := held.Token("k"); token <= last {
 				t.Errorf("%v: token %d follows %d", off, token, last)
 			}
