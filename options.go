@@ -76,7 +76,8 @@ type Options struct {
 	// DrainTimeout is how long a shutdown waits for requests under way; default 30 s, None: not at all.
 	DrainTimeout time.Duration
 
-	// IdempotencyRetention is how long answers are kept under their keys at least; at most it is twice that. 1 min or more, default 24 h.
+	// IdempotencyRetention is how long answers are kept under their keys at least; at most it is twice that, and two sweeps, one each 10 min.
+	// 1 min or more, default 24 h.
 	IdempotencyRetention time.Duration
 	// EventRetention is how long events of the live stream can be asked for; 1 min or more, default 7 days.
 	EventRetention time.Duration

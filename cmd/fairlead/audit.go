@@ -188,6 +188,8 @@ func nextAudit(err error) string {
 	switch _, unread := errors.AsType[*audit.ReadError](err); {
 	case unread:
 		return "see whether URL leads to the server, and whether it has a log: curl URL/log/checkpoint"
+	case errors.Is(err, audit.ErrState):
+		return "put back the file that the last good run has written, or name another: then nothing tells whether the log has only grown since"
 	case errors.Is(err, audit.ErrNotTheLog):
 		return "compare --key with the key that the operator has published, and with what the server says: curl URL/log/key"
 	}

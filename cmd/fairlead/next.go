@@ -64,12 +64,15 @@ func nextStep(err error) string {
 	_, isUnready := errors.AsType[*operator.UnreadyError](err)
 	_, isUnconnected := errors.AsType[*pgconn.ConnectError](err)
 	_, isURL := errors.AsType[*pgconn.ParseConfigError](err)
+	refused, isRefused := errors.AsType[*pgconn.PgError](err)
 	dial, isDial := errors.AsType[*net.OpError](err)
 	switch code := client.CodeOf(err); {
 	case isURL:
 		return "write the URL as postgres://USER:PASSWORD@HOST:5432/DATABASE, with # as %23, / as %2F, : as %3A and @ as %40 in the password"
 	case isUnready, isUnconnected:
 		return remedyForError(err)
+	case isRefused && refused.Code == "42P01": // undefined_table
+		return "run fairlead migrate up, or give the URL of the database that the server uses"
 	case errors.Is(err, torture.ErrRow):
 		return "fairlead torture, without --only, lists the rows that can be caused from outside"
 	case errors.Is(err, torture.ErrProduction):

@@ -55,7 +55,7 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	text(&o.JWTIssuer, "jwt-issuer", "iss that users' tokens must have")
 	text(&o.JWTAudience, "jwt-audience", "aud that users' tokens must contain")
 	number(&o.UserRate, "user-rate", "requests a second that a user may make; 0: any number. Keys are not limited")
-	period(&o.IdempotencyRetention, "idempotency-retention", "how long answers are kept under their keys, at least; at most it is twice that")
+	period(&o.IdempotencyRetention, "idempotency-retention", "how long answers are kept under their keys, at least; at most it is twice that, and two sweeps, one each 10m")
 	period(&o.DrawStuckAfter, "draw-stuck-after", "how long a campaign may be drawing before the sweeper finishes it")
 	period(&o.LeaderTTL, "leader-ttl", "how long after its death the leader, which closes rounds, is replaced")
 	period(&o.EventRetention, "event-retention", "how long events of the live stream can be asked for")

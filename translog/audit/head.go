@@ -29,6 +29,9 @@ type head struct {
 // ErrNotTheLog is returned when what the server answers is not a checkpoint of the log whose key was given.
 var ErrNotTheLog = errors.New("not a checkpoint of this log")
 
+// ErrState is returned when the state file is not one of the log whose key was given.
+var ErrState = errors.New("state file")
+
 // openHead reads a checkpoint, which must be signed by the log, and by it alone it is believed.
 func openHead(text []byte, key note.Verifier) (*head, error) {
 	n, err := note.Open(text, note.VerifierList(key))
@@ -132,7 +135,7 @@ func readState(file string, key note.Verifier) (*head, error) {
 	}
 	h, err := openHead(text, key)
 	if err != nil {
-		return nil, fmt.Errorf("state file %s: %w", file, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrState, file, err)
 	}
 	return h, nil
 }

@@ -167,7 +167,7 @@ func TestStateFile(t *testing.T) {
 	// What is in the state file must be the log's.
 	for _, text := range []string{"", "garbage", strings.Replace(string(earlier), "600", "601", 1)} {
 		testwait.Must(t, os.WriteFile(state, []byte(text), 0o600))
-		if _, err := audit.New(audit.Options{URL: "http://127.0.0.1:1", Key: l.Key(), State: state}); !errors.Is(err, audit.ErrNotTheLog) {
+		if _, err := audit.New(audit.Options{URL: "http://127.0.0.1:1", Key: l.Key(), State: state}); !errors.Is(err, audit.ErrNotTheLog) || !errors.Is(err, audit.ErrState) {
 			t.Errorf("state %q: %v", text, err)
 		}
 	}
