@@ -45,7 +45,7 @@ func TestPublishOfMinutes(t *testing.T) {
 }
 
 // claimTries is how often tests are begun in which a claim is to outlive the time that it has without heartbeats.
-const claimTries = 3
+const claimTries = 5
 
 // publishOfMinutes reports false if an attempt was lost whose server had neither died nor was shut down.
 func publishOfMinutes(t *testing.T) bool {
