@@ -67,6 +67,15 @@ const (
 
 	// migrationLease is how long after its last sign of life a process that migrates is waited for.
 	migrationLease = 5 * time.Second
+	// unlockTries are the tries to give the lease back, which is another's, perhaps. Else it ends by itself.
+	unlockTries = 4
+
+	// A process that is stopped for longer than the lease wakes up in the middle of a step that another one has begun, too. Each step is in a transaction
+	// with its row, or can be repeated, so it is enough that a step has one row: whoever comes second is undone.
+	selectOnce = `SELECT to_regclass('goose_db_version_once') IS NOT NULL`
+	makeOnce   = `SET LOCAL lock_timeout = '150ms'; LOCK TABLE goose_db_version IN SHARE ROW EXCLUSIVE MODE;
+		DELETE FROM goose_db_version AS v WHERE is_applied AND EXISTS (SELECT FROM goose_db_version WHERE version_id = v.version_id AND is_applied AND id < v.id);
+		CREATE UNIQUE INDEX IF NOT EXISTS goose_db_version_once ON goose_db_version (version_id) WHERE is_applied`
 
 	// selectSupport is the oldest step whose binaries can work with the schema. Schemas of before step 23 have no such table, and
 	// no binary that asks is older.
@@ -118,7 +127,7 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 			if err == nil {
 				return partition(ctx, url)
 			}
-			if !isLockTimeout(err) || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
+			if verdict, _ := pgkit.Classify(err); verdict != pgkit.Conflict || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
 				return err
 			}
 		}
@@ -166,23 +175,52 @@ func checkSupport(newest, version int64, ask func() (oldest int64, err error)) e
 
 // step applies what is pending, up to the first failure.
 func step(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.FS) (applied []*goose.MigrationResult, err error) {
-	for {
+	for once := false; ; {
 		pending, err := p.HasPending(ctx)
 		if err != nil || !pending {
 			return applied, err
 		}
-		if err := checkServers(ctx, p, db, files); err != nil {
-			return applied, err
+		if !once {
+			if err := onlyOnce(ctx, db); err != nil {
+				return applied, err
+			}
+			once = true
 		}
-		result, err := p.UpByOne(ctx)
-		if errors.Is(err, goose.ErrNoNextVersion) { // Another process has just applied it.
-			continue
+		before, err := p.GetDBVersion(ctx)
+		if err == nil {
+			err = checkServers(ctx, p, db, files)
 		}
 		if err != nil {
 			return applied, err
 		}
-		applied = append(applied, result)
+		result, err := p.UpByOne(ctx)
+		if err == nil {
+			applied = append(applied, result)
+			continue
+		}
+		// Another process may have applied it: just before, or while this one was stopped, whose lease was over.
+		if now, failed := p.GetDBVersion(ctx); !errors.Is(err, goose.ErrNoNextVersion) && (failed != nil || now == before) {
+			return applied, err
+		}
 	}
+}
+
+// onlyOnce has the database take each step once, whoever believes that it is the only one to migrate.
+func onlyOnce(ctx context.Context, db *sql.DB) error {
+	var there bool
+	if err := db.QueryRowContext(ctx, selectOnce).Scan(&there); err != nil || there {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for statement := range strings.SplitSeq(makeOnce, ";") {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+	}
+	return tx.Commit()
 }
 
 // checkServers refuses the next step when it removes what servers at work need.
@@ -306,7 +344,7 @@ func withProvider(url string, files fs.FS, use func(*goose.Provider, *sql.DB) er
 	// A lease in a table works behind every pooler, which a session's advisory lock does not.
 	locker, err := lock.NewPostgresTableLocker(
 		lock.WithTableLeaseDuration(migrationLease), lock.WithTableHeartbeatInterval(migrationLease/5),
-		lock.WithTableLockTimeout(stepPause, uint64(2*migrateFor/stepPause)), lock.WithTableLogger(slog.New(slog.DiscardHandler)),
+		lock.WithTableLockTimeout(stepPause, uint64(2*migrateFor/stepPause)), lock.WithTableUnlockTimeout(stepPause, unlockTries), lock.WithTableLogger(slog.New(slog.DiscardHandler)),
 	)
 	if err != nil {
 		return err

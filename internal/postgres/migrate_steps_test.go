@@ -239,3 +239,52 @@ func TestIndexesAreBuiltBesideCommands(t *testing.T) {
 		t.Error("the index is not valid")
 	}
 }
+
+// TestAMigratorThatWakesUp ends a process's lease in the middle of a step, as where it is stopped for long. The next one takes the same step. One of them is
+// undone, and neither fails.
+func TestAMigratorThatWakesUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, step string }{
+		{"a step that can be repeated", "INSERT INTO steps_taken VALUES (1);"},
+		{"a step that cannot", "ALTER TABLE steps_taken ADD COLUMN more int;\nINSERT INTO steps_taken VALUES (1);"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url := database(t)
+			db := open(t, Options{URL: url})
+			exec(t, db, `CREATE TABLE steps_taken (n int)`)
+			blocker := sessionOf(t, db)
+			testwait.Must(t, testwait.Err(blocker.Exec(t.Context(), `SELECT pg_advisory_lock(7101)`)))
+			files := laterSteps(t, map[string]string{"00100_wait.sql": c.step + "\nSELECT pg_advisory_xact_lock(7101);"})
+			type ended struct {
+				applied []Migration
+				err     error
+			}
+			migrators := make(chan ended, 2)
+			begin := func() {
+				applied, err := migrateWith(t.Context(), url, electionSchema, files)
+				migrators <- ended{applied, err}
+			}
+			migrating := func(n int, also string) bool {
+				return ask[int](t, db, `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND wait_event_type = 'Lock'
+					AND (query LIKE '%pg_advisory_xact_lock(7101)%' OR query LIKE '%steps_taken%')`+also) == n
+			}
+			go begin()
+			testwait.Eventually(t, patience, "the first one is in the step", func() bool { return migrating(1, "") })
+			first := ask[string](t, db, `SELECT locked_by FROM goose_lock WHERE locked`)
+			go begin()
+			testwait.Eventually(t, patience, "the second one takes the lease", func() bool {
+				exec(t, db, `UPDATE goose_lock SET lease_expires_at = clock_timestamp() - interval '1 hour' WHERE locked AND locked_by = $1`, first)
+				return ask[int](t, db, `SELECT count(*)::int FROM goose_lock WHERE locked AND locked_by <> $1`, first) == 1
+			})
+			testwait.Eventually(t, patience, "the second one is in the step", func() bool { return migrating(2, "") })
+			testwait.Must(t, testwait.Err(blocker.Exec(t.Context(), `SELECT pg_advisory_unlock(7101)`)))
+			for range 2 {
+				testwait.Check(t, (<-migrators).err)
+			}
+			if taken, rows := ask[int](t, db, `SELECT count(*)::int FROM steps_taken`), ask[int](t, db, `SELECT count(*)::int FROM goose_db_version WHERE version_id = 100`); taken != 1 || rows != 1 {
+				t.Errorf("the step was taken %d times, and has %d rows", taken, rows)
+			}
+		})
+	}
+}
