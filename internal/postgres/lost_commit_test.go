@@ -81,7 +81,8 @@ func TestALostCommitHoldsTheRow(t *testing.T) {
 // up and decided again, and no client is told that it failed.
 func TestACommitThatNobodyKnowsOf(t *testing.T) {
 	t.Parallel()
-	db := open(t, Options{URL: database(t)})
+	seen := &recorder{}
+	db := open(t, Options{URL: database(t), Observer: seen})
 	s := newLedgerService(t, db)
 	fund(t, s, 100, "ann", "ben")
 	placed, err := s.Execute(t.Context(), own[ledger.Op](ledger.PlaceHold{Account: "ann", Amount: 30}))
@@ -106,6 +107,9 @@ func TestACommitThatNobodyKnowsOf(t *testing.T) {
 		if n := ask[int](t, db, `SELECT last_value::integer FROM commits`); n < 3 {
 			t.Errorf("%s: %d rows were updated, so that no COMMIT was answered so", what, n)
 		}
+	}
+	if fell := seen.fallbacks(); fell["commit_unknown"] == 0 { // Else whoever finds the account locked would say that nothing was applied.
+		t.Errorf("the fast path was left for %v", fell)
 	}
 	if n := ask[int](t, db, `SELECT available::integer FROM accounts WHERE id = 'ben'`); n != 151 {
 		t.Errorf("ben has %d, want 151", n)
