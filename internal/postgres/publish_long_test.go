@@ -94,10 +94,11 @@ func TestDeadWorkerIsNoticed(t *testing.T) {
 	}
 	var sender scripted
 	p.work(&sender, func(o *publish.WorkerOptions) { o.StaleAfter, o.SweepEvery = 4*time.Second, time.Second })
-	testwait.Eventually(t, patience, "another worker has it", func() bool { return p.status(id) == "published 2" })
+	// A machine that stalls for four seconds costs the other worker's attempt, too: then there is a third.
+	testwait.Eventually(t, patience, "another worker has it", func() bool { return strings.HasPrefix(p.status(id), "published ") })
 	attempts, err := p.store.Attempts(t.Context(), id, 0, 10)
-	if err != nil || len(attempts) != 2 || attempts[0].Result != publish.ResultLost || attempts[0].SentBytes != 7 || attempts[1].Result != publish.ResultPublished {
-		t.Errorf("%+v, %v", attempts, err)
+	if err != nil || len(attempts) < 2 || attempts[0].Result != publish.ResultLost || attempts[0].SentBytes != 7 || attempts[len(attempts)-1].Result != publish.ResultPublished {
+		t.Fatalf("%+v, %v", attempts, err)
 	}
 	if gap := attempts[0].EndedAt.Sub(*attempts[0].HeartbeatAt); gap < 4*time.Second {
 		t.Errorf("its claim was lost %v after its last sign of life", gap)
