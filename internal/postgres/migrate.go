@@ -127,7 +127,8 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 			if err == nil {
 				return partition(ctx, url)
 			}
-			if verdict, _ := pgkit.Classify(err); verdict != pgkit.Conflict || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
+			// A step that somebody has cancelled, or whose rows are in its way, would end so again.
+			if verdict, _ := pgkit.Classify(err, pgkit.QueryCanceled, pgkit.UniqueViolation); verdict != pgkit.Conflict || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
 				return err
 			}
 		}
