@@ -72,10 +72,10 @@ const (
 
 	// A process that is stopped for longer than the lease wakes up in the middle of a step that another one has begun, too. Each step is in a transaction
 	// with its row, or can be repeated, so it is enough that a step has one row: whoever comes second is undone.
-	selectOnce = `SELECT to_regclass('goose_db_version_once') IS NOT NULL`
-	makeOnce   = `SET LOCAL lock_timeout = '150ms'; LOCK TABLE goose_db_version IN SHARE ROW EXCLUSIVE MODE;
-		DELETE FROM goose_db_version AS v WHERE is_applied AND EXISTS (SELECT FROM goose_db_version WHERE version_id = v.version_id AND is_applied AND id < v.id);
-		CREATE UNIQUE INDEX IF NOT EXISTS goose_db_version_once ON goose_db_version (version_id) WHERE is_applied`
+	selectOnce  = `SELECT to_regclass('goose_db_version_once') IS NOT NULL`
+	lockSteps   = `LOCK TABLE goose_db_version IN SHARE ROW EXCLUSIVE MODE`
+	deleteTwice = `DELETE FROM goose_db_version AS v WHERE is_applied AND EXISTS (SELECT FROM goose_db_version WHERE version_id = v.version_id AND is_applied AND id < v.id)`
+	makeOnce    = `CREATE UNIQUE INDEX IF NOT EXISTS goose_db_version_once ON goose_db_version (version_id) WHERE is_applied`
 
 	// selectSupport is the oldest step whose binaries can work with the schema. Schemas of before step 23 have no such table, and
 	// no binary that asks is older.
@@ -216,7 +216,7 @@ func onlyOnce(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	for statement := range strings.SplitSeq(makeOnce, ";") {
+	for _, statement := range []string{stepLockTimeout, lockSteps, deleteTwice, makeOnce} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -42,7 +43,11 @@ func auditLog(t *testing.T, database string, client *sim.Client) {
 		testwait.Check(t, json.Unmarshal([]byte(text), &chain))
 		o.Chains = append(o.Chains, chain.Hash())
 	}
-	o.Key = strings.TrimSpace(string(mustGet(t, client, "/log/key")))
+	testwait.Eventually(t, patience, "the log's key, which the first checkpoint has", func() bool {
+		answer := answerTo(t, client, "/log/key")
+		o.Key = strings.TrimSpace(string(answer.Body))
+		return answer.Status == http.StatusOK
+	})
 	var report *audit.Report
 	for _, o.URL = range client.URLs() {
 		a, failure := audit.New(o)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -178,7 +179,8 @@ func hold(t conformance.TB, l *lock.Locker, k string, more func(round int) bool)
 				x := tenure{Token: h.Token(k), From: time.Now().UnixNano()}
 				wait.For(t.Context(), holding)
 				x.To = time.Now().UnixNano()
-				if err := h.Release(t.Context()); err != nil {
+				// A release that a stalled machine has not let through in time is given up: then the lock expires, or was released all the same.
+				if err := h.Release(t.Context()); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 					return
 				}
