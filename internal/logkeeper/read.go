@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
@@ -62,6 +63,22 @@ func (s *SeenSeal) Prove(ctx context.Context, tiles TileSource) (fairdraw.Seal, 
 	return fairdraw.Seal{Leaf: base64.StdEncoding.EncodeToString(s.Leaf.Data), Index: s.Leaf.Index, Inclusion: inclusion, Checkpoint: s.Checkpoint}, err
 }
 
+// SealSource is where [CarriedSeal] reads.
+type SealSource interface {
+	Seal(ctx context.Context, campaign uuid.UUID) (*SeenSeal, error)
+	Tile(ctx context.Context, level int, number int64) ([]tlog.Hash, error)
+}
+
+// CarriedSeal returns the seal that the proof of a campaign's draw carries; nil where no witness has seen it before its round was due.
+func CarriedSeal(ctx context.Context, log SealSource, campaign uuid.UUID) (*fairdraw.Seal, error) {
+	seen, err := log.Seal(ctx, campaign)
+	if err != nil || seen == nil {
+		return nil, err
+	}
+	proved, err := seen.Prove(ctx, log.Tile)
+	return &proved, err
+}
+
 // Prover returns what proves entries under a checkpoint that a key has signed, by hashes in hexadecimal. It is for one use.
 func Prover(ctx context.Context, checkpoint, verifier string, tiles TileSource) (func(Entry) ([]string, error), error) {
 	tree, err := TreeOf(checkpoint, verifier)
@@ -72,7 +89,7 @@ func Prover(ctx context.Context, checkpoint, verifier string, tiles TileSource) 
 	return func(e Entry) ([]string, error) {
 		proof, err := tlog.ProveRecord(tree.N, e.Index, hashes)
 		if err == nil {
-			// What is in the database and what was signed must be the same; else nobody could verify this.
+			// The database must have what the log has signed, or else nobody could verify this.
 			err = tlog.CheckRecord(proof, tree.N, tree.Hash, e.Index, tlog.RecordHash(e.Data))
 		}
 		return Hexadecimal(proof), err

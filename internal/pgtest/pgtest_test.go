@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"path/filepath"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -73,39 +69,6 @@ func TestEmptyDatabaseAndDropAtTheEnd(t *testing.T) { //nolint:tparallel // It l
 	if err := run(t.Context(), url, "SELECT 1"); err == nil {
 		t.Error("the database outlived its test")
 	}
-}
-
-// TestConnectsThroughAFullQueue stops a PostgreSQL until its queue takes no further connection.
-func TestConnectsThroughAFullQueue(t *testing.T) {
-	t.Parallel()
-	i := pgtest.Server(t)
-	config, err := pgx.ParseConfig(i.URL())
-	testwait.Must(t, err)
-	socket := filepath.Join(config.Host, fmt.Sprintf(".s.PGSQL.%d", config.Port))
-	testwait.Must(t, syscall.Kill(i.PID(), syscall.SIGSTOP))
-	goOn := sync.OnceFunc(func() { _ = syscall.Kill(i.PID(), syscall.SIGCONT) })
-	t.Cleanup(goOn)
-	var waiting []net.Conn
-	for {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
-		if errors.Is(err, syscall.EAGAIN) {
-			t.Logf("%d connections wait", len(waiting))
-			break
-		}
-		testwait.Must(t, err)
-		waiting = append(waiting, conn)
-		if len(waiting) > 5000 {
-			t.Skip("this system's queue does not fill") // It is PostgreSQL's: twice as long as its sessions are many.
-		}
-	}
-	if conn, err := pgx.Connect(t.Context(), i.URL()); !errors.Is(err, syscall.EAGAIN) {
-		t.Fatalf("connected to %v with %v; want a queue that is full", conn, err)
-	}
-	for _, conn := range waiting {
-		testwait.Must(t, conn.Close()) // They stay in the queue.
-	}
-	time.AfterFunc(200*time.Millisecond, goOn) // Sooner or later: that Connect tries again is what is tested.
-	testwait.Must(t, testwait.Err(pgtest.Connect(t, i.URL()).Exec(t.Context(), "SELECT 1")))
 }
 
 func TestServerSurvivesBeingKilled(t *testing.T) {

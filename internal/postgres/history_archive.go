@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/archive"
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
@@ -110,14 +111,7 @@ func (db *DB) WriteArchivedProof(ctx context.Context, directory string, campaign
 	if err != nil || root != draw.Root {
 		return errors.Join(err, fmt.Errorf("campaign %s was drawn from the root %x, and its archived purchases have the root %x", campaign, draw.Root, root))
 	}
-	var carried *fairdraw.Seal
-	log := NewLogReader(db)
-	seen, err := log.Seal(ctx, campaign)
-	if err == nil && seen != nil {
-		var proved fairdraw.Seal
-		proved, err = seen.Prove(ctx, log.Tile)
-		carried = &proved
-	}
+	carried, err := logkeeper.CarriedSeal(ctx, NewLogReader(db), campaign)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
+	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
@@ -67,16 +68,9 @@ func (s *Server) campaignSeal(r *http.Request) (*sealView, error) {
 func (s *Server) writeProof(ctx context.Context, c *lottery.Campaign, w io.Writer) error {
 	var carried *fairdraw.Seal
 	if c.Beacon != nil {
-		seen, err := s.Log.Seal(ctx, c.ID)
-		if err != nil {
+		var err error
+		if carried, err = logkeeper.CarriedSeal(ctx, s.Log, c.ID); err != nil {
 			return err
-		}
-		if seen != nil {
-			proved, err := seen.Prove(ctx, s.Log.Tile)
-			if err != nil {
-				return err
-			}
-			carried = &proved
 		}
 	}
 	return lottery.WriteProof(ctx, s.Lottery, c, carried, w)
