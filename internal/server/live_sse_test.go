@@ -43,7 +43,7 @@ func block(t *testing.T, r *bufio.Reader) []string {
 func TestServerSentEvents(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
-	const limit = 5 * time.Second // A stream must outlive what requests are given.
+	const limit = 8 * time.Second // A stream must outlive what requests are given.
 	l := newHastyLiveEnv(t, e, live.Options{}, func(o *LiveOptions) { o.Times.Write, o.Times.KeepAlive = limit, limit+time.Second }, limit)
 	e.account("ann", "EUR", 1000)
 	id := e.started(oneRound, `"cooldown":"0s"`)

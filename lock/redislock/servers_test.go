@@ -268,6 +268,7 @@ func replicaTakesOver(t *testing.T) {
 	if cause := context.Cause(unknown.Context()); !errors.Is(cause, lock.ErrLost) {
 		t.Errorf("cause %v", cause)
 	}
+	connected(t, b, "unknown")
 	if err := unknown.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("release of a lock that is another's: %v", err)
 	}
