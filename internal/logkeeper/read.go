@@ -76,7 +76,10 @@ func CarriedSeal(ctx context.Context, log SealSource, campaign uuid.UUID) (*fair
 		return nil, err
 	}
 	proved, err := seen.Prove(ctx, log.Tile)
-	return &proved, err
+	if err != nil {
+		return nil, err
+	}
+	return &proved, nil
 }
 
 // Prover returns what proves entries under a checkpoint that a key has signed, by hashes in hexadecimal. It is for one use.

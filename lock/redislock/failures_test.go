@@ -123,8 +123,8 @@ func forgets(t *testing.T, l testredis.Library, row string, forget func(*testred
 	}
 }
 
-// connected waits until a release of a key has a connection that answers. On a slow machine its clock ended the lease, before anything was
-// said over the one that has broken.
+// connected waits until the connection by which a key is released answers. On a slow machine the holder's clock may have ended the lease
+// before anything was sent over the connection that broke: then the release would be the first to fail.
 func connected(t *testing.T, b *Backend, key string) {
 	t.Helper()
 	eventually(t, "the holder is connected", func() bool { return testwait.Err(b.client.HDel(t.Context(), b.hash(key), "x")) == nil })
