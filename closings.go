@@ -17,11 +17,17 @@ const (
 	// recountLook is how often the bookkeeper looks whether a recount is due.
 	recountLook = time.Minute
 	// A recount reads recountBlocks, and all accounts, in one snapshot and in about a second. With few accounts it reads recountLeast in some
-	// 50 ms. Then it pauses for recountRest times as long, so that it takes a twentieth of one processor. A closing takes a tenth at most.
+	// 10 ms. Then it pauses for recountRest times as long, so that it takes a twentieth of one processor.
 	recountBlocks = 8192
-	recountLeast  = 512
+	recountLeast  = 64
 	recountRest   = 19
-	closeRest     = 9
+	// A closing takes a tenth of one processor, and a quarter when it takes longer than the time between two.
+	closeRest  = 9
+	closeLeast = 3
+	// The next closing begins sooner than asked for when the entries have grown by closeGrowth, some 230,000, which bookkeepers look for every
+	// growthLook. A check counts them in one or two seconds.
+	closeGrowth = 32 << 20
+	growthLook  = 5 * time.Second
 )
 
 // bookkeeper closes and recounts the books for the integrity check, in the process that keeps the public log. Two that believe to be elected
@@ -77,7 +83,11 @@ func (b *bookkeeper) state(work telemetry.BooksWork) (s telemetry.BooksState) {
 func (b *bookkeeper) closeAll(ctx context.Context) {
 	for {
 		began := time.Now()
-		closing, err := b.ledger.CloseAccounts(ctx, closeRest)
+		var closing *postgres.Closing
+		before, err := b.look(ctx)
+		if err == nil {
+			closing, err = b.ledger.CloseAccounts(ctx, postgres.Pace{Rest: closeRest, Least: closeLeast, Within: b.every[telemetry.BooksClose]})
+		}
 		took := time.Since(began)
 		switch {
 		case ctx.Err() != nil:
@@ -92,21 +102,43 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 			}
 			b.logger.DebugContext(ctx, "the books are closed for the integrity check", "accounts", closing.Closed, "took", took)
 		}
-		if _, err := b.look(ctx); err != nil {
-			b.fails(ctx, telemetry.BooksClose, err)
-		}
-		if !wait.For(ctx, max(b.every[telemetry.BooksClose]-took, minCloseBooks)) {
+		if !b.untilDue(ctx, max(b.every[telemetry.BooksClose]-took, minCloseBooks), func(now postgres.Books) bool {
+			return err == nil && sooner(closing != nil, before, now)
+		}) {
 			return
 		}
 	}
+}
+
+// untilDue waits until the next closing is due, after a time or sooner, and reports whether that is before ctx ends.
+func (b *bookkeeper) untilDue(ctx context.Context, limit time.Duration, sooner func(postgres.Books) bool) bool {
+	for due := time.Now().Add(limit); ; {
+		books, err := b.look(ctx) // An error comes again with the next closing, which tells.
+		left := time.Until(due)
+		if left <= 0 || err == nil && sooner(books) {
+			return ctx.Err() == nil
+		}
+		if !wait.For(ctx, min(left, growthLook)) {
+			return false
+		}
+	}
+}
+
+// sooner reports whether the next closing is due before its time: since the last one began the entries have grown much; or that found nothing to go
+// on from, and now the first recount has ended.
+func sooner(closed bool, before, now postgres.Books) bool {
+	if !closed {
+		return before.Closed == nil && now.Closed != nil
+	}
+	return now.Size-before.Size >= closeGrowth
 }
 
 // recountAll counts everything whenever that is due.
 func (b *bookkeeper) recountAll(ctx context.Context) {
 	o := postgres.RecountOptions{Runner: postgres.RunnerServer, Blocks: recountBlocks, Least: recountLeast, AtOnce: 1, Rest: recountRest}
 	for {
-		due, err := b.look(ctx)
-		if err == nil && due {
+		books, err := b.look(ctx)
+		if err == nil && b.recountDue(books) {
 			began := time.Now()
 			in, failed := b.ledger.Recount(ctx, o)
 			switch err = failed; {
@@ -133,18 +165,25 @@ func (b *bookkeeper) recountAll(ctx context.Context) {
 	}
 }
 
-// look reads what was done last, and reports whether a recount is due.
-func (b *bookkeeper) look(ctx context.Context) (recountDue bool, err error) {
-	books, err := b.ledger.Books(ctx, postgres.RunnerServer)
+// look reads what was done last, and notes when the next is due.
+func (b *bookkeeper) look(ctx context.Context) (books postgres.Books, err error) {
+	books, err = b.ledger.Books(ctx, postgres.RunnerServer)
 	if err != nil {
-		return false, err
+		return books, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.dueAfter(telemetry.BooksClose, books.Large && books.Closed != nil, books.Closed)
 	b.dueAfter(telemetry.BooksRecount, books.Large, books.Recounted)
 	b.invalid[telemetry.BooksRecount] = books.Large && !books.Valid
-	return books.Large && (books.UnderWay || !b.due[telemetry.BooksRecount].After(time.Now())), nil
+	return books, nil
+}
+
+// recountDue reports whether a recount is due, after a look.
+func (b *bookkeeper) recountDue(books postgres.Books) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return books.Large && (books.UnderWay || !b.due[telemetry.BooksRecount].After(time.Now()))
 }
 
 // dueAfter notes when the next is due, if one is: so long after the last one, and now if there was none.

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 )
 
@@ -42,4 +43,25 @@ func TestBookkeeperIsLate(t *testing.T) {
 			t.Error("another process keeps the books, and this one tells what it had found")
 		}
 	})
+}
+
+func TestSoonerClosings(t *testing.T) {
+	t.Parallel()
+	ago := time.Minute
+	for name, c := range map[string]struct {
+		closed      bool
+		before, now postgres.Books
+		want        bool
+	}{
+		"much is new":                {true, postgres.Books{Size: 5}, postgres.Books{Size: 5 + closeGrowth}, true},
+		"not so much":                {true, postgres.Books{Size: 5}, postgres.Books{Size: 4 + closeGrowth}, false},
+		"a month was archived":       {true, postgres.Books{Size: 5 + closeGrowth}, postgres.Books{Size: 5}, false},
+		"nothing to go on from":      {false, postgres.Books{}, postgres.Books{Size: 2 * closeGrowth}, false},
+		"the first recount":          {false, postgres.Books{}, postgres.Books{Closed: &ago}, true},
+		"a ledger that became small": {false, postgres.Books{Closed: &ago}, postgres.Books{Closed: &ago}, false},
+	} {
+		if got := sooner(c.closed, c.before, c.now); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

@@ -29,6 +29,9 @@ func (h *house) tails(ctx context.Context, o *options, results *Results) error {
 		if err := s.openAuction(ctx, o.accounts); err != nil {
 			return fmt.Errorf("%s: open an auction: %w", s.name, err)
 		}
+		if err := h.ageLog(ctx); err != nil {
+			return err
+		}
 		for pair := range o.tailsPairs {
 			for _, what := range inTurn(pair, []string{batchBids, batchTransfers}) {
 				turn, err := s.tailTurn(ctx, o, what)
@@ -41,6 +44,22 @@ func (h *house) tails(ctx context.Context, o *options, results *Results) error {
 		}
 	}
 	return nil
+}
+
+// ageLog has PostgreSQL's log go round once, so that it uses old segments again, as on any installation that is not new: a new segment is filled
+// with zeros and synced while commits wait, see docs/operations/postgresql.md.
+func (h *house) ageLog(ctx context.Context) error {
+	var segments int
+	if err := h.admin.QueryRow(ctx, `SELECT setting::bigint * 1048576 / pg_size_bytes(current_setting('wal_segment_size'))
+		FROM pg_settings WHERE name = 'max_wal_size'`).Scan(&segments); err != nil {
+		return fmt.Errorf("size of the log: %w", err)
+	}
+	for range segments { // A segment without anything is not left: a message is something.
+		if _, err := h.admin.Exec(ctx, `SELECT pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()`); err != nil {
+			return fmt.Errorf("switch to another segment of the log: %w", err)
+		}
+	}
+	return h.checkpoint(ctx)
 }
 
 func (s *side) tailTurn(ctx context.Context, o *options, what string) (*TailTurn, error) {

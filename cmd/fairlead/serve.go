@@ -82,7 +82,7 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	text(&o.BeaconChain, "beacon-chain", "public randomness of campaigns in beacon mode: quicknet or default (drand's mainnet), a file with a chain's description as drand relays serve it, or none")
 	f.StringSliceVar(&o.BeaconRelays, "beacon-relays", nil, "base URLs of drand relays, asked in turn; drand's public ones when absent. They need not be trusted")
 	period(&o.BeaconLead, "beacon-lead", "least time from a campaign's seal to the round that decides it: longer than the database's clock may be slow; a period of the chain at least")
-	period(&o.CloseBooksEvery, "close-books-every", "how often the books are closed, in the public log and for the integrity check; 1s or more. Large ledgers are closed less often")
+	period(&o.CloseBooksEvery, "close-books-every", "how often the books are closed, in the public log and for the integrity check; 1s or more. Very large ledgers are closed less often in the log, and busy ones sooner for the check")
 	period(&o.RecountEvery, "recount-every", "how often all entries are counted, where there are too many to count them whenever somebody asks; 1s or more")
 	text(&o.LogOrigin, "log-origin", "name of the public log, when its key is made: a domain and a path of yours, such as shop.example/log; some digits of the key when empty")
 	f.StringArrayVar(&o.Witnesses, "witness", nil, "VKEY=URL of a witness that is asked to cosign the public log's checkpoints; may be given several times")

@@ -26,6 +26,9 @@ max_prepared_transactions = 64
 # less, checkpoints come sooner under load, and after each one whole pages are
 # written to the log.
 max_wal_size = 2GB
+# Old segments of the log are used again. A new one is filled with zeros and
+# synced first, while commits wait for it.
+min_wal_size = 1GB
 checkpoint_timeout = 5min
 # Hot rows are updated often: look for dead ones more often than once a minute.
 autovacuum_naptime = 20s

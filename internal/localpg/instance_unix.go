@@ -239,7 +239,12 @@ func Processes(dir string) (postmaster int, all []int) {
 func (i *Instance) supervise(s *server) {
 	defer close(i.done)
 	defer unlockDir(i.lock)
+	var beside sync.WaitGroup
+	defer beside.Wait()
 	defer i.stop(errStopping)
+	if !i.opts.NonDurable {
+		beside.Go(func() { i.writeBack(i.running) })
+	}
 	tick := time.NewTicker(logCheckEvery)
 	defer tick.Stop()
 	for {

@@ -145,7 +145,7 @@ func TestBooksWithoutVersionsOfRows(t *testing.T) {
 	books, money := large(db), newLedgerService(t, db)
 	fund(t, money, 1000, "ann", "ben")
 	do(t, money, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 3})
-	if closing, err := books.CloseAccounts(t.Context(), 0); closing != nil || err != nil {
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); closing != nil || err != nil {
 		t.Errorf("a closing before the first recount: %+v, %v", closing, err)
 	}
 	recounted(t, books, true)
@@ -159,7 +159,7 @@ func TestBooksWithoutVersionsOfRows(t *testing.T) {
 	state(true, true)
 	closes := func(want Closing) {
 		t.Helper()
-		if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != want {
+		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != want {
 			t.Errorf("%+v, %v; want %+v", closing, err, want)
 		}
 	}

@@ -208,7 +208,8 @@ const (
 	lastBooks = `, c.at, c.settled, c.sums, r.began_at, r.valid, r.first_bad_account, r.bad_transfers
 		FROM ledger_closing AS c, (SELECT * FROM ledger_recounts WHERE finished_at IS NOT NULL ORDER BY began_at DESC LIMIT 1) AS r
 		WHERE `
-	manyEntries = `(SELECT sum(pg_relation_size(relid))::bigint FROM ` + piecesOfEntries + ` AS p) > $1`
+	manyEntries   = sizeOfEntries + ` > $1`
+	sizeOfEntries = `(SELECT sum(pg_relation_size(relid))::bigint FROM ` + piecesOfEntries + ` AS p)`
 	// piecesOfEntries are the tables that have the entries: the partitions, or the only one.
 	piecesOfEntries = `(SELECT relid FROM pg_partition_tree('entries') WHERE isleaf UNION SELECT oid::regclass FROM pg_class WHERE oid = 'entries'::regclass AND relkind = 'r')`
 	// sumForward sums what came in and went out in entries that were archived.

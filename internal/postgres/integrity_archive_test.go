@@ -87,13 +87,13 @@ func TestBooksAfterAnArchive(t *testing.T) {
 		t.Fatalf("a recount: %+v, %v", in, err)
 	}
 	check("after a recount")
-	if c, err := l.CloseAccounts(t.Context(), 0); err != nil || c == nil || c.Bad != 0 || !c.Balanced {
+	if c, err := l.CloseAccounts(t.Context(), Pace{}); err != nil || c == nil || c.Bad != 0 || !c.Balanced {
 		t.Fatalf("a closing: %+v, %v", c, err)
 	}
 	exec(t, db, `UPDATE closed_accounts SET version = version - 20, available = available - 5 WHERE account IN ('old-05', 'old-06')`)
 	exec(t, db, `UPDATE ledger_closing SET horizon = NULL, cluster = NULL`)
 	check("from wrong closings")
-	if c, err := l.CloseAccounts(t.Context(), 0); err != nil || c == nil || c.Bad != 0 || !c.Balanced {
+	if c, err := l.CloseAccounts(t.Context(), Pace{}); err != nil || c == nil || c.Bad != 0 || !c.Balanced {
 		t.Fatalf("a closing after wrong ones: %+v, %v", c, err)
 	}
 	for _, reason := range []string{"recount", "closings"} {

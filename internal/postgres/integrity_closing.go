@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	closeAtFirst = 128 // accounts that the first statement of a closing closes
+	closeAtFirst = 32 // accounts that the first statement of a closing closes
 	closeAtLeast = 16
 	closeAtMost  = 2048
 	// closeFor is the time that a statement should take, within a factor of two. A statement keeps its snapshot for that time, and takes a
 	// processor away from commands.
-	closeFor = 50 * time.Millisecond
+	closeFor = 10 * time.Millisecond
 )
 
 // closeNext returns how many accounts the next statement closes, after one that closed n accounts in that time.
@@ -71,6 +71,22 @@ const (
 	beginClosing = `SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
 )
 
+// Pace says how much of a processor a closing takes: after each part it rests for Rest times as long as the part took. The longer it takes,
+// the less it rests, and after Within only Least times as long, so that it keeps up with what is new.
+type Pace struct {
+	Rest, Least int
+	Within      time.Duration // 0: it always rests for Rest times as long
+}
+
+// after returns how many times as long as a part takes a closing rests that has taken so long.
+func (p Pace) after(took time.Duration) int {
+	if p.Within == 0 {
+		return p.Rest
+	}
+	left := max(p.Within-took, 0)
+	return p.Least + int(time.Duration(p.Rest-p.Least)*left/p.Within)
+}
+
 // Closing says what a closing of the books has done.
 type Closing struct {
 	Closed   int64 // accounts of which something was new, and agrees
@@ -80,19 +96,19 @@ type Closing struct {
 
 // CloseAccounts closes the books for the integrity check: it counts the entries that are new since the last closing, and remembers the
 // balances that they lead to. It goes over the accounts that were changed since, part by part, each in a statement of its own, so that no
-// snapshot is kept for long. After each part it pauses for rest times the part's duration. A process that dies leaves the parts that it has
-// closed. Any number of processes may do this at a time.
+// snapshot is kept for long. A process that dies leaves the parts that it has closed. Any number of processes may do this at a time.
 //
 // There is nothing to do, and it returns nil, as long as the whole ledger is counted whenever somebody asks: while it is small, and
 // before the first recount.
-func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) {
+func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error) {
 	var c Closing
 	base, began, horizon, err := l.beginClosing(ctx)
 	if err != nil || base == nil {
 		return nil, err
 	}
+	start := time.Now()
 	for last, limit, more := "", int64(closeAtFirst), true; more; {
-		if err := thenPause(ctx, rest, func() (err error) {
+		if err := thenPause(ctx, pace.after(time.Since(start)), func() (err error) {
 			part := time.Now()
 			last, more, err = l.closeSome(ctx, &c, last, base, limit)
 			limit = closeNext(limit, time.Since(part))
@@ -101,7 +117,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context, rest int) (*Closing, error) 
 			return nil, err
 		}
 	}
-	if err := thenPause(ctx, rest, func() (err error) {
+	if err := thenPause(ctx, pace.after(time.Since(start)), func() (err error) {
 		settled, upto, balanced, err := l.closeFlows(ctx, base, began)
 		// An account that does not agree is looked at again, and its entries since the last closing.
 		if c.Balanced = balanced; err == nil && c.Bad == 0 {

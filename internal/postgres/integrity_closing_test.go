@@ -34,7 +34,7 @@ func TestClosingsRest(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	over := make(chan error, 1)
-	go func() { over <- testwait.Err(books.CloseAccounts(ctx, forever)) }()
+	go func() { over <- testwait.Err(books.CloseAccounts(ctx, Pace{Rest: forever})) }()
 	testwait.Eventually(t, testwait.Patience, "the first part is closed", func() bool { return closed() > 0 })
 	if n := closed(); n > closeAtFirst {
 		t.Errorf("closed %d accounts before the first pause", n)
@@ -44,7 +44,7 @@ func TestClosingsRest(t *testing.T) {
 		t.Errorf("a closing that was cancelled ends with %v", err)
 	}
 	left := int64(accounts - closed())
-	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Closed: left, Balanced: true}) {
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: left, Balanced: true}) {
 		t.Errorf("the next closing, of %d accounts: %+v, %v", left, closing, err)
 	}
 }
@@ -101,7 +101,7 @@ func TestLateEntriesAreFound(t *testing.T) {
 		}
 	}
 	valid("a late entry", true)
-	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Closed: 1, Balanced: true}) {
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: 1, Balanced: true}) {
 		t.Errorf("a closing of a late entry: %+v, %v", closing, err)
 	}
 	valid("after its closing", true)
@@ -112,13 +112,13 @@ func TestLateEntriesAreFound(t *testing.T) {
 	exec(t, db, `UPDATE entries SET transfer = gen_random_uuid() WHERE account = 'ben' AND amount = 3`)
 	for range 3 {
 		valid("an entry of no transfer", false)
-		if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || closing.Bad != 1 {
+		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Bad != 1 {
 			t.Errorf("an entry of no transfer: %+v, %v", closing, err)
 		}
 	}
 	exec(t, db, `UPDATE entries AS e SET transfer = (SELECT id FROM transfers WHERE amount = 3) WHERE abs(amount) = 3`)
 	valid("after its repair", true)
-	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || closing.Bad != 0 {
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Bad != 0 {
 		t.Errorf("after its repair: %+v, %v", closing, err)
 	}
 	if at := ask[time.Time](t, db, `SELECT at FROM ledger_closing`); time.Since(at) > lateIDs {
@@ -145,12 +145,34 @@ func TestClosingsTakeParts(t *testing.T) {
 	}
 }
 
+func TestClosingsKeepUp(t *testing.T) {
+	t.Parallel()
+	minute := Pace{Rest: 9, Least: 3, Within: time.Minute}
+	for _, c := range []struct {
+		pace Pace
+		took time.Duration
+		want int
+	}{
+		{Pace{}, time.Hour, 0},
+		{Pace{Rest: 7}, time.Hour, 7},
+		{minute, 0, 9},
+		{minute, 30 * time.Second, 6},
+		{minute, time.Minute - 1, 3},
+		{minute, time.Minute, 3},
+		{minute, time.Hour, 3},
+	} {
+		if n := c.pace.after(c.took); n != c.want {
+			t.Errorf("%+v after %v: %d, want %d", c.pace, c.took, n, c.want)
+		}
+	}
+}
+
 func TestRecountsTakeParts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ most, least, accounts, want int64 }{
-		{8192, 512, 0, 512},
-		{8192, 512, 1000, 2000},
-		{8192, 512, 100_000, 8192},
+		{8192, 64, 0, 64},
+		{8192, 64, 1000, 500},
+		{8192, 64, 100_000, 8192},
 		{32768, 0, 10, 32768},
 		{0, 0, 10, 1},
 	} {

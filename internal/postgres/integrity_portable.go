@@ -18,7 +18,7 @@ const (
 	selectClosingPlainly   = `SELECT NULL::text` + lastBooks + countedAsMany
 	beginClosingPlainly    = `SELECT clock_timestamp(), NULL::bigint`
 	moveClosingPlainly     = `UPDATE ledger_closing SET` + moveSums + `horizon = $4::bigint, cluster = NULL` + moveOn
-	selectKeptPlainly      = `SELECT ` + countedAsMany + booksKept
+	selectKeptPlainly      = `SELECT ` + countedAsMany + `, 0::bigint` + booksKept
 	// An entry takes some 140 bytes.
 	countedAsMany = `(SELECT count(*) FROM (SELECT FROM entries LIMIT greatest($1::bigint, 0) / 140 + 1) AS e) > floor($1::numeric / 140)`
 )

@@ -31,7 +31,7 @@ const (
 	// startClosings gives closings what they go on from. What they have summed themselves gives way: it is counted now.
 	startClosings = `INSERT INTO ledger_closing (at, settled, sums) VALUES ($1, $2, $3)
 		ON CONFLICT (one) DO UPDATE SET settled = excluded.settled, sums = excluded.sums`
-	selectBooksKept = `SELECT ` + manyEntries + booksKept
+	selectBooksKept = `SELECT ` + manyEntries + `, ` + sizeOfEntries + booksKept
 	booksKept       = `, count(*) FILTER (WHERE finished_at IS NULL AND runner = $2) > 0,
 		clock_timestamp() - (SELECT at FROM ledger_closing), clock_timestamp() - max(began_at) FILTER (WHERE finished_at IS NOT NULL),
 		coalesce((array_agg(valid ORDER BY began_at DESC) FILTER (WHERE finished_at IS NOT NULL))[1], true) FROM ledger_recounts`
@@ -287,6 +287,7 @@ func (l *Ledger) endRecount(ctx context.Context, r *recount) (ledger.Integrity, 
 // Books is what was done with the books so far.
 type Books struct {
 	Large             bool           // false: all of it is counted whenever somebody asks
+	Size              int64          // bytes of entries; 0 where the engine doesn't tell
 	UnderWay          bool           // a recount of the runner
 	Closed, Recounted *time.Duration // how long ago the last closing and the last recount that has ended began; nil: there was none
 	Valid             bool           // whether that recount has found nothing
@@ -295,7 +296,7 @@ type Books struct {
 // Books returns it. Recounts under way are those of one runner.
 func (l *Ledger) Books(ctx context.Context, runner string) (b Books, err error) {
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.books().kept, l.wholeBelow, runner).Scan(&b.Large, &b.UnderWay, &b.Closed, &b.Recounted, &b.Valid)
+		return tx.QueryRow(ctx, l.books().kept, l.wholeBelow, runner).Scan(&b.Large, &b.Size, &b.UnderWay, &b.Closed, &b.Recounted, &b.Valid)
 	})
 	if err != nil {
 		err = fmt.Errorf("postgres: read what was done with the books: %w", err)

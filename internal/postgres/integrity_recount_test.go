@@ -59,7 +59,7 @@ func TestBooksAddUpUnderLoad(t *testing.T) {
 		books.Go(func() error {
 			l := large(db)
 			for round := range 6 {
-				closing, err := l.CloseAccounts(inBooks, 0)
+				closing, err := l.CloseAccounts(inBooks, Pace{})
 				if err != nil || closing == nil || !closing.Balanced || closing.Bad != 0 {
 					return fmt.Errorf("closing %d: %+v: %w", round, closing, errors.Join(err))
 				}
@@ -187,7 +187,7 @@ func TestClosingsHeal(t *testing.T) {
 	books := large(db)
 	money := newLedgerService(t, db)
 	fund(t, money, 1000, "ann", "ben")
-	if closing, err := books.CloseAccounts(t.Context(), 0); closing != nil || err != nil {
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); closing != nil || err != nil {
 		t.Errorf("a closing before the first recount: %+v, %v", closing, err)
 	}
 	recounted(t, books, true)
@@ -202,14 +202,14 @@ func TestClosingsHeal(t *testing.T) {
 		}
 	}
 	valid("before the closing")
-	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Closed: 2, Balanced: true}) {
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: 2, Balanced: true}) {
 		t.Errorf("%+v, %v", closing, err)
 	}
 	valid("after it")
 	if n := ask[int64](t, db, `SELECT sum(available)::bigint FROM closed_accounts`); n != 2005 {
 		t.Errorf("closed at %d", n)
 	}
-	if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Balanced: true}) {
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Balanced: true}) {
 		t.Errorf("%+v, %v", closing, err)
 	}
 }
@@ -271,7 +271,7 @@ func TestHorizonHidesNoAccount(t *testing.T) {
 	recounted(t, books, true)
 	closes := func(when string, closed int64) {
 		t.Helper()
-		if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Closed: closed, Balanced: true}) {
+		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: closed, Balanced: true}) {
 			t.Errorf("%s: %+v, %v", when, closing, err)
 		}
 	}
@@ -309,7 +309,7 @@ func TestHorizonHidesNoAccount(t *testing.T) {
 	testwait.Must(t, tx.Commit(t.Context()))
 	finds("committed after the closing", "ann")
 	for range 2 {
-		if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || closing.Bad != 1 || closing.Balanced {
+		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Bad != 1 || closing.Balanced {
 			t.Errorf("a bad account: %+v, %v", closing, err)
 		}
 		finds("after a closing that has seen it", "ann")
@@ -353,7 +353,7 @@ func TestNewEntriesAreCheckedAtOnce(t *testing.T) {
 			if in, err := books.Integrity(t.Context()); err != nil || in.Valid {
 				t.Errorf("%+v, %v", in, err)
 			}
-			if closing, err := books.CloseAccounts(t.Context(), 0); err != nil {
+			if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil {
 				t.Errorf("%+v, %v", closing, err)
 			}
 			if in, err := books.Integrity(t.Context()); err != nil || in.Valid {

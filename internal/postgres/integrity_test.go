@@ -70,7 +70,7 @@ func TestIntegrityFindsEveryKindOfCorruption(t *testing.T) {
 			db := open(t, Options{URL: pgtest.NewDatabase(t, corruptible), MaxConns: 2})
 			books := large(db)
 			recounted(t, books, true)
-			if closing, err := books.CloseAccounts(t.Context(), 0); err != nil || *closing != (Closing{Balanced: true}) {
+			if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Balanced: true}) {
 				t.Fatalf("%+v, %v", closing, err)
 			}
 			// As if all of it were old.

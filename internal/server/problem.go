@@ -205,9 +205,10 @@ var problems = []struct {
 	{only(groupcommit.ErrFull), edge.Overloaded, true},
 	{only(groupcommit.ErrClosed), edge.ShuttingDown, true},
 	{only(command.ErrUnknownOutcome), unknownOutcome, true},
+	// Before ErrUnavailable, which is what a read says that is ended from outside.
+	{only(errNotCounted), kind{Status: http.StatusServiceUnavailable, Code: "not_counted", Title: "The ledger is too large to be counted in one request", Retryable: true}, false},
 	{only(command.ErrUnavailable, auth.ErrUnavailable), edge.Unavailable, true},
 	{only(auth.ErrNoCredential, auth.ErrBadCredential), unauthorized, false},
-	{only(errNotCounted), kind{Status: http.StatusServiceUnavailable, Code: "not_counted", Title: "The ledger is too large to be counted in one request", Retryable: true}, false},
 	{only(context.Canceled, context.DeadlineExceeded), edge.Unavailable, true},
 	{only(ledger.ErrAccountExists), kind{Status: http.StatusConflict, Code: "account_exists", Title: "The account exists already"}, false},
 	{only(ledger.ErrSameAccount), kind{Status: http.StatusUnprocessableEntity, Code: "same_account", Title: "Source and destination are the same account"}, false},

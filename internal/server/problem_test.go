@@ -55,6 +55,7 @@ func TestProblemTable(t *testing.T) {
 		{context.Canceled, 503, "unavailable", true, "not_applied"},
 		{context.DeadlineExceeded, 503, "unavailable", true, "not_applied"},
 		{fmt.Errorf("%w: %w", errNotCounted, context.DeadlineExceeded), 503, "not_counted", true, "not_applied"},
+		{fmt.Errorf("%w: %w", errNotCounted, command.Unavailable(context.DeadlineExceeded)), 503, "not_counted", true, "not_applied"},
 		{ledger.ErrAccountExists, 409, "account_exists", false, "not_applied"},
 		{ledger.ErrSameAccount, 422, "same_account", false, "not_applied"},
 		{ledger.ErrCurrencyMismatch, 422, "currency_mismatch", false, "not_applied"},
