@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // contract is the document as a client's generator reads it.
@@ -376,7 +378,8 @@ func (e *env) useEverything() {
 	hold := e.post("/v1/holds", `{"account":"alice","amount":1,"expires_in":"1h"}`).want(http.StatusCreated).str("id")
 	layered := e.onSale(`"layers":[{"positions":1}]`, `,"purchase_limit":3,"prizes":[{"name":"a","layer":1,"quantity":1}]`)
 	e.keepLog(slowWitnesses{"w": time.Minute})
-	e.get("/v1/accounts/alice/proof")
+	// The log may have leaves before it has a closing.
+	testwait.Eventually(e.t, patience, "a closing of the books in the log", func() bool { return e.get("/v1/accounts/alice/proof").status == http.StatusOK })
 	half := e.onSale(`"base_length":2`, "")
 	e.buy(half, "alice").want(http.StatusCreated)
 	id := layered
