@@ -22,9 +22,13 @@ func TestWriteBack(t *testing.T) {
 	if dirty(t, path) == 0 {
 		t.Skip("SKIPPED: the kernel has written the file by itself already, or this file system has none on a disk")
 	}
-	testwait.Must(t, writeBackSince(dir, began))
-	if n := dirty(t, path); n > 0 {
-		t.Errorf("the kernel has not begun to write %d pages", n)
+	left := dirty(t, path)
+	for try := 0; try < 100 && left > 0; try++ { // It leaves out pages that another thread of the kernel has locked. The kernel itself waits for 30 s.
+		testwait.Must(t, writeBackSince(dir, began))
+		left = dirty(t, path)
+	}
+	if left > 0 {
+		t.Errorf("the kernel has not begun to write %d pages", left)
 	}
 	testwait.Must(t, writeBackSince(filepath.Join(dir, "dropped"), began))
 	testwait.Must(t, os.Symlink(path, filepath.Join(dir, "link"))) // It is no table.
