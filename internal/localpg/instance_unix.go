@@ -60,6 +60,7 @@ type Instance struct {
 	pid      atomic.Int64
 	restarts atomic.Int64
 	adopted  bool
+	beside   sync.WaitGroup // what runs until Stop beside the supervisor
 
 	// The supervisor's: when PostgreSQL was last ready, and the pause before the next start of one that died.
 	readyAt time.Time
@@ -135,6 +136,10 @@ func start(ctx context.Context, o Options) (_ *Instance, err error) {
 	i.readyAt = time.Now()
 	i.log.Info("private PostgreSQL is ready", "how", how, "pid", s.pid, "version", i.bins.major,
 		"user", i.id.String(), "socket", i.socketDir, "took", time.Since(began).Round(time.Millisecond))
+	// Each goroutine of the instance is there when Start returns: whoever looks for leaks then has seen all of them.
+	if !i.opts.NonDurable {
+		i.beside.Go(func() { i.writeBack(i.running) })
+	}
 	go i.supervise(s)
 	return i, nil
 }
@@ -239,12 +244,8 @@ func Processes(dir string) (postmaster int, all []int) {
 func (i *Instance) supervise(s *server) {
 	defer close(i.done)
 	defer unlockDir(i.lock)
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	defer i.beside.Wait()
 	defer i.stop(errStopping)
-	if !i.opts.NonDurable {
-		beside.Go(func() { i.writeBack(i.running) })
-	}
 	tick := time.NewTicker(logCheckEvery)
 	defer tick.Stop()
 	for {

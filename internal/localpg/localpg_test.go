@@ -6,9 +6,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -56,6 +59,17 @@ func TestColdStartStopAndWarmRestart(t *testing.T) {
 		t.Errorf("the stop wasn't clean: %v\n%s", err, log)
 	}
 	t.Logf("cold start %v, warm start %v", cold, warm)
+}
+
+// TestStartHasBegunAll takes the goroutines that are there when Start returns for all of the instance's: a test that shares an instance
+// looks for its own leaks this way. It does not run beside others, and one goroutine at a time runs in it, so that what Start has begun has not
+// gone on when it returns.
+func TestStartHasBegunAll(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	i := startIn(t, Options{Dir: filepath.Join(tempDir(t), "data")})
+	there := goleak.IgnoreCurrent()
+	mustExec(t, i.URL(), "SELECT 1") // Whatever was still to begin runs meanwhile.
+	goleak.VerifyNone(t, there)
 }
 
 func mustHold(t *testing.T, url, setting, want string) {

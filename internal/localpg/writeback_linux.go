@@ -22,7 +22,12 @@ const writeBackEvery = time.Second
 func (i *Instance) writeBack(ctx context.Context) {
 	for since := time.Now(); wait.For(ctx, writeBackEvery); {
 		began := time.Now()
-		if err := writeBackSince(filepath.Join(i.layout.data(), "base"), since); err != nil {
+		err := writeBackSince(filepath.Join(i.layout.data(), "base"), since)
+		if errors.Is(err, errors.ErrUnsupported) {
+			i.log.Info("this kernel can't be told to write PostgreSQL's files early: commits may wait for the disk every 30 s", "error", err)
+			return
+		}
+		if err != nil {
 			i.log.Debug("not all of PostgreSQL's files are written back early", "error", err)
 		}
 		since = began.Add(-writeBackEvery) // Times of files are a little behind the clock.
