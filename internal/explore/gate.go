@@ -271,6 +271,10 @@ func (g *gate) options() []Option {
 		if c.ended || c.backend == nil {
 			continue
 		}
+		// PostgreSQL counts from its answer, whether or not that has arrived.
+		if c.idleLimit > 0 && !c.idle && !c.parked && time.Since(c.idleSince) >= c.idleLimit {
+			all = append(all, Option{Label: c.name + " idle timeout", Thread: c.name, Since: g.step, run: func(Mode) error { return g.hangUp(c) }})
+		}
 		if len(c.held) > 0 {
 			add("answer", []Mode{Lose}, func(m Mode) error { return g.release(c, m) })
 			continue
@@ -283,9 +287,6 @@ func (g *gate) options() []Option {
 		}
 		if len(c.heard) > 0 && !c.gone() {
 			add("notification", nil, func(Mode) error { g.notify(c); return nil })
-		}
-		if c.idleLimit > 0 && !c.idle && time.Since(c.idleSince) >= c.idleLimit {
-			all = append(all, Option{Label: c.name + " idle timeout", Thread: c.name, Since: g.step, run: func(Mode) error { return g.hangUp(c) }})
 		}
 		if u := c.first(true, false); u != nil {
 			faults := []Mode{Hold, Lose, Late, Drop}
