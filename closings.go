@@ -96,8 +96,7 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 			b.fails(ctx, telemetry.BooksClose, err)
 		case closing != nil:
 			b.observer.Done(telemetry.BooksClose, took)
-			b.finds(telemetry.BooksClose, closing.Bad == 0 && closing.Balanced)
-			if closing.Bad > 0 || !closing.Balanced {
+			if b.finds(telemetry.BooksClose, closing.Bad == 0 && closing.Balanced) {
 				b.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "bad_accounts", closing.Bad, "balanced", closing.Balanced)
 			}
 			b.logger.DebugContext(ctx, "the books are closed for the integrity check", "accounts", closing.Closed, "took", took)
@@ -198,10 +197,13 @@ func (b *bookkeeper) dueAfter(work telemetry.BooksWork, needed bool, ago *time.D
 	}
 }
 
-func (b *bookkeeper) finds(work telemetry.BooksWork, valid bool) {
+// finds notes whether the books add up, and reports whether it is news that they do not: closings may follow each other by seconds.
+func (b *bookkeeper) finds(work telemetry.BooksWork, valid bool) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	news = !valid && !b.invalid[work]
 	b.invalid[work] = !valid
+	return news
 }
 
 func (b *bookkeeper) fails(ctx context.Context, work telemetry.BooksWork, err error) {

@@ -1,12 +1,20 @@
 package fairlead
 
 import (
+	"context"
+	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestBookkeeperIsLate: closings and recounts are late when their period is over, and only in the process that makes them.
@@ -34,7 +42,11 @@ func TestBookkeeperIsLate(t *testing.T) {
 		want("the last closing began 61 s ago", time.Second, 0)
 		b.dueAfter(telemetry.BooksClose, false, ago(time.Hour))
 		want("the ledger is small again", 0, 0)
-		b.finds(telemetry.BooksClose, false)
+		for _, c := range []struct{ valid, news bool }{{true, false}, {false, true}, {false, false}, {true, false}, {false, true}} {
+			if news := b.finds(telemetry.BooksClose, c.valid); news != c.news {
+				t.Errorf("a closing finds %v, and that is news: %v", c.valid, news)
+			}
+		}
 		if !b.state(telemetry.BooksClose).Invalid || b.state(telemetry.BooksRecount).Invalid {
 			t.Error("what a closing has found is not told, or by recounts")
 		}
@@ -44,6 +56,68 @@ func TestBookkeeperIsLate(t *testing.T) {
 		}
 	})
 }
+
+// TestClosingsFollowGrowth has books closed whose next closing is a day away, whenever much was written.
+func TestClosingsFollowGrowth(t *testing.T) {
+	ctx := t.Context()
+	url := pgtest.Server(t).URL()
+	testwait.Must(t, testwait.Err(postgres.Migrate(ctx, url)))
+	db, err := postgres.Open(ctx, postgres.Options{URL: url, Patience: testwait.Patience, UnavailableAfter: testwait.Patience})
+	testwait.Must(t, err)
+	defer db.Close()
+	conn, err := pgx.Connect(ctx, url)
+	testwait.Must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	testwait.Must(t, testwait.Err(conn.Exec(ctx, `INSERT INTO accounts VALUES ('ann', 'EUR', 0, 0, 0, now())`)))
+	ledger := postgres.NewLedger(db)
+	size := func() int64 {
+		books, err := ledger.Books(ctx, postgres.RunnerServer)
+		testwait.Must(t, err)
+		return books.Size
+	}
+	grow := func(bytes int64) {
+		for size() < bytes {
+			testwait.Must(t, testwait.Err(conn.Exec(ctx, depositMany)))
+		}
+	}
+	grow(8<<20 + 1) // Smaller ones are counted whenever somebody asks.
+
+	registry := prometheus.NewRegistry()
+	b := newBookkeeper(&Options{CloseBooksEvery: 24 * time.Hour, RecountEvery: 24 * time.Hour}, db, registry, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	keeping, stop := context.WithCancel(ctx)
+	var kept sync.WaitGroup
+	kept.Go(func() { b.keep(keeping) })
+	defer kept.Wait()
+	defer stop()
+	closings := func() (n uint64) {
+		all, err := registry.Gather()
+		testwait.Must(t, err)
+		for _, family := range all {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == "fairlead_books_duration_seconds" && m.GetLabel()[0].GetValue() == string(telemetry.BooksClose) {
+					n += m.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+		return n
+	}
+	testwait.Eventually(t, testwait.Patience, "a closing follows the first recount", func() bool { return closings() == 1 })
+	grow(size() + closeGrowth)
+	testwait.Eventually(t, testwait.Patience, "a closing follows 32 MB of entries", func() bool { return closings() == 2 })
+	if in, err := ledger.Integrity(ctx); err != nil || !in.Valid {
+		t.Errorf("integrity: %+v, %v", in, err)
+	}
+}
+
+// depositMany writes 1,000 deposits of 1 on an account. Their entries are some 4 MB, by their memos.
+const depositMany = `WITH before AS (SELECT version AS v FROM accounts WHERE id = 'ann'),
+	n AS MATERIALIZED (SELECT i, (lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12, '0') || '7000' || '8000' || lpad(to_hex(v + i), 12, '0'))::uuid AS id, v + i AS version
+		FROM before, generate_series(1, 1000) AS i),
+	t AS (INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at)
+		SELECT id, 'deposit', 'outside/EUR', 'ann', 1, 'EUR', 'completed', now() FROM n),
+	e AS (INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
+		SELECT 'outside/EUR', id, 0, id, -1, 'EUR', now(), repeat('m', 1900) FROM n UNION ALL SELECT 'ann', id, version, id, 1, 'EUR', now(), repeat('m', 1900) FROM n)
+	UPDATE accounts SET available = available + 1000, version = version + 1000 WHERE id = 'ann'`
 
 func TestSoonerClosings(t *testing.T) {
 	t.Parallel()

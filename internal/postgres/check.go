@@ -20,7 +20,7 @@ type Finding struct {
 
 // Checks are what [DB.Check] looks at.
 var Checks = []string{ //nolint:gochecknoglobals // A constant, but for the type.
-	"version", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "engine", "costs", "partitions",
+	"version", "encoding", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "engine", "costs", "partitions",
 }
 
 // blockedFor is for how long a transaction may have stood in the way of others before [DB.Blocked] calls that wrong: Fairlead's own
@@ -48,21 +48,25 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	}
 	defer conn.Release()
 	var (
-		fsync, fullPages, synchronous, named string
-		standby, seesStandbys                bool
-		version, standbys, confirming        int
+		encoding, fsync, fullPages, synchronous, named string
+		standby, seesStandbys                          bool
+		version, standbys, confirming                  int
 	)
-	err = conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+	err = conn.QueryRow(ctx, `SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
 		pg_is_in_recovery(), current_setting('server_version_num')::integer, current_setting('synchronous_standby_names'),
 		pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'), count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
 		FROM pg_stat_replication`).
-		Scan(&fsync, &fullPages, &synchronous, &standby, &version, &named, &seesStandbys, &standbys, &confirming)
+		Scan(&encoding, &fsync, &fullPages, &synchronous, &standby, &version, &named, &seesStandbys, &standbys, &confirming)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))
 	}
 	const oldest = 140000
 	if version < oldest {
 		add("version", true, "move the data to PostgreSQL 14 or newer, with pg_upgrade or pg_dump", "PostgreSQL %d is older than 14", version/10000)
+	}
+	if encoding != "UTF8" {
+		client := conn.Conn().PgConn().ParameterStatus("client_encoding")
+		add("encoding", client != "UTF8", remakeInUTF8, "the database's encoding is %s: it can't keep every text that a command may have", encoding)
 	}
 	if fsync == "off" {
 		add("fsync", true, set("fsync = on"), "fsync is off: a power failure would lose acknowledged commands")

@@ -53,6 +53,8 @@ var (
 	ErrTooNew = errors.New("the schema is too new for this version of Fairlead")
 	// ErrOldServers is returned when a step would remove what servers at work still need.
 	ErrOldServers = errors.New("servers of older versions are at work")
+	// ErrEncoding is returned for a database that does not speak UTF-8.
+	ErrEncoding = errors.New("the database's encoding is not UTF8")
 )
 
 const (
@@ -90,7 +92,7 @@ const (
 // processes may call it at once: a lock in the database lets one of them work. The packages of locks and sagas install their own tables.
 //
 // Commands go on meanwhile. A step that meets a table which somebody has locked gives up soon and is tried again, for a minute.
-// Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], or the database's.
+// Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], [ErrEncoding], or the database's.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	return migrateWith(ctx, url, electionSchema, migrations)
 }
@@ -259,6 +261,9 @@ func checkServers(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.F
 	return nil
 }
 
+// remakeInUTF8 is what to do about a database of another encoding: that is chosen when it is made.
+const remakeInUTF8 = "make it anew by createdb --encoding UTF8 --template template0"
+
 // installPackages installs the tables that packages define themselves: locks and sagas beside those of the services, and the locks
 // of elections in a schema of their own.
 func installPackages(ctx context.Context, url string, elections pglock.Schema) (err error) {
@@ -267,6 +272,9 @@ func installPackages(ctx context.Context, url string, elections pglock.Schema) (
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "UTF8" {
+		return fmt.Errorf("%w: it is %s; %s", ErrEncoding, encoding, remakeInUTF8)
+	}
 	return errors.Join(pglock.Schema("").Install(ctx, conn), elections.Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -117,6 +118,39 @@ func TestCheckRefusesWhatLosesData(t *testing.T) {
 	db := open(t, Options{URL: server.URL()})
 	expectFindings(t, db, "fsync!", "full_page_writes!", "synchronous_commit")
 	expectEarlyCheckpoints(t, db)
+}
+
+// TestOtherEncodings tries databases as initdb makes them where the locale is C and nobody names an encoding.
+func TestOtherEncodings(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	made := open(t, Options{URL: database(t)})
+	u, err := url.Parse(made.url)
+	testwait.Must(t, err)
+	beside, query := strings.TrimPrefix(u.Path, "/"), u.RawQuery
+	for _, encoding := range []string{"SQL_ASCII", "LATIN1"} {
+		name := beside + "_" + strings.ToLower(encoding)
+		exec(t, made, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING '"+encoding+"' LC_COLLATE 'C' LC_CTYPE 'C'")
+		u.Path, u.RawQuery = "/"+name, query
+		if _, err := Migrate(ctx, u.String()); !errors.Is(err, ErrEncoding) || !strings.Contains(err.Error(), encoding) || !strings.Contains(err.Error(), "--encoding UTF8") {
+			t.Errorf("Migrate: %v", err)
+		}
+		expectEncoding(t, u.String(), "encoding!")
+		q := u.Query()
+		q.Set("client_encoding", "UTF8")
+		u.RawQuery = q.Encode()
+		expectEncoding(t, u.String(), "encoding")
+	}
+}
+
+func expectEncoding(t *testing.T, url, want string) {
+	t.Helper()
+	findings, err := open(t, Options{URL: url}).Check(t.Context())
+	found := slices.DeleteFunc(findings, func(f Finding) bool { return f.Check != "encoding" })
+	if err != nil || !slices.Equal(names(found), []string{want}) {
+		t.Errorf("found %+v, %v; want %s", findings, err, want)
+	}
 }
 
 // TestCheckOfReplication has what commits wait for changed, and a standby come and go.
