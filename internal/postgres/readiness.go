@@ -35,6 +35,10 @@ const (
 	selectSchema = `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`
 )
 
+// noCatalogFile is what a new session ends with, in every language, when it finds no room for the file of the catalogs that PostgreSQL writes anew
+// after a change of them (write_relcache_init_file).
+const noCatalogFile = "could not write init file"
+
 // readiness finds out whether commands are committed, on a connection of its own. It is safe for concurrent use.
 type readiness struct {
 	db     *DB
@@ -146,7 +150,7 @@ func unready(where operator.Unreadiness, err error) error {
 	switch code := pgkit.Code(err); {
 	case code == "25006": // read_only_sql_transaction: a standby, or a primary that was made read-only
 		where = operator.UnreadyReadOnly
-	case code == "53100": // disk_full
+	case code == "53100", code == "XX000" && strings.Contains(err.Error(), noCatalogFile): // disk_full
 		where = operator.UnreadyDisk
 	case code == undefinedTable: // the database has no schema
 		where = operator.UnreadySchema

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/internal/operator"
@@ -124,6 +125,20 @@ func TestSessionsOfAReadOnlyTimeEnd(t *testing.T) {
 	set("RESET default_transaction_read_only")
 	if outcome, err := db.runner.Run(t.Context(), "write", write); outcome != pgkit.Committed {
 		t.Errorf("the database takes writes again, and a write is answered: %v, %v", outcome, err)
+	}
+}
+
+// TestASessionFindsNoRoom: a full disk is also one on which a new session can't write what it keeps of the catalogs.
+func TestASessionFindsNoRoom(t *testing.T) {
+	t.Parallel()
+	refused := func(code, message string) error {
+		return unready(operator.UnreadyDatabase, fmt.Errorf("connect: %w", &pgconn.PgError{Severity: "FATAL", Code: code, Message: message}))
+	}
+	if err := refused("XX000", "could not write init file"); !unreadyFor(err, operator.UnreadyDisk) {
+		t.Error(err)
+	}
+	if err := refused("XX000", "cache lookup failed for relation 1259"); !unreadyFor(err, operator.UnreadyDatabase) {
+		t.Error(err)
 	}
 }
 

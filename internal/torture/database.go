@@ -2,12 +2,14 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
@@ -16,8 +18,10 @@ const (
 	connectLimit = 10 * time.Second
 	closeLimit   = 5 * time.Second
 	// takeLimit bounds how long all connections may take to be taken.
-	takeLimit = 30 * time.Second
+	takeLimit = time.Minute
 	takePause = 20 * time.Millisecond
+	// takers connect at once. Servers whose sessions were ended want the same connections, each for many commands.
+	takers = 16
 )
 
 // name is how the sessions here call themselves.
@@ -49,36 +53,83 @@ func EndSessions(ctx context.Context, conn *pgx.Conn) (ended int, err error) {
 	return ended, err
 }
 
-// TakeConnections takes all connections that there can be, those of the database's other sessions first, until release is called.
+// TakeConnections takes all connections that there can be, those of the database's other sessions first, until release is called. Servers want the
+// same ones again at once, each for many commands: so several takers try all the time, while the others' sessions are ended.
 func TakeConnections(ctx context.Context, url string) (release func(), err error) {
-	var taken []*pgx.Conn
+	within, cancel := context.WithTimeout(ctx, takeLimit)
+	defer cancel()
+	t := &taking{url: url}
 	release = func() { //nolint:contextcheck // It is called when ctx may have ended.
-		for _, conn := range taken {
+		for _, conn := range t.taken {
 			closing(conn)
 		}
 	}
-	within, cancel := context.WithTimeout(ctx, takeLimit)
-	defer cancel()
+	first, err := t.first(within)
+	if err != nil {
+		return release, fmt.Errorf("take all connections: %w", err)
+	}
+	trying, stop := context.WithCancel(within)
+	var all sync.WaitGroup
+	for range takers {
+		all.Go(func() { t.take(trying) })
+	}
+	defer all.Wait()
+	defer stop()
+	for alone := 0; alone < 2; { // The first time, the place of a session that was just ended may become free only now.
+		before := t.refused.Load()
+		ended, err := EndSessions(within, first)
+		if alone++; ended > 0 {
+			alone = 0
+		}
+		for err == nil && t.refused.Load() < before+takers {
+			if !wait.For(within, takePause) {
+				err = within.Err()
+			}
+		}
+		if err != nil {
+			return release, fmt.Errorf("take all connections: %w", err)
+		}
+	}
+	return release, nil
+}
+
+// taking is what several goroutines take.
+type taking struct {
+	url     string
+	refused atomic.Int64 // attempts for which there was no connection
+	mu      sync.Mutex
+	taken   []*pgx.Conn
+}
+
+// first connects as soon as there is room for one.
+func (t *taking) first(ctx context.Context) (*pgx.Conn, error) {
 	for {
-		var failed error
-		for failed == nil {
-			var conn *pgx.Conn
-			if conn, failed = Connect(within, url); failed == nil {
-				taken = append(taken, conn)
-			}
+		conn, err := Connect(ctx, t.url)
+		if err == nil {
+			t.taken = append(t.taken, conn)
+			return conn, nil
 		}
-		if len(taken) > 0 {
-			ended, err := EndSessions(within, taken[0])
-			if err != nil {
-				return release, fmt.Errorf("take all connections: %w", err)
-			}
-			if ended == 0 {
-				return release, nil
-			}
+		if !wait.For(ctx, takePause) {
+			return nil, err
 		}
-		if !wait.For(within, takePause) {
-			return release, fmt.Errorf("take all connections: %w", errors.Join(within.Err(), failed))
+	}
+}
+
+// take connects again and again until ctx ends.
+func (t *taking) take(ctx context.Context) {
+	for ctx.Err() == nil {
+		conn, err := Connect(ctx, t.url)
+		switch {
+		case pgkit.Code(err) == pgkit.TooManyConnections:
+			t.refused.Add(1)
+			continue
+		case err != nil:
+			wait.For(ctx, takePause)
+			continue
 		}
+		t.mu.Lock()
+		t.taken = append(t.taken, conn)
+		t.mu.Unlock()
 	}
 }
 
