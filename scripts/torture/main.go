@@ -6,7 +6,8 @@
 //	go run ./scripts/torture --tries 20 ROW…     the same, until each has so many tries; the tests run in their short form
 //	go run ./scripts/torture --table             only write the table
 //
-// What was counted is kept in bin/torture, in one file a commit, and adds up over runs of the same commit.
+// What was counted is kept in bin/torture, in one file a commit, and adds up over runs of the same commit. A row that was not run on this commit
+// keeps what it had, with the commit of that.
 package main
 
 import (
@@ -19,7 +20,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -206,15 +206,37 @@ func write(ctx context.Context, commit, counts string) error {
 	if err != nil {
 		version = []byte("PostgreSQL") // Found by the tests elsewhere.
 	}
-	head := fmt.Sprintf("%s, commit `%s`, %d processors, %s/%s, %s, %s", time.Now().UTC().Format(time.DateOnly), commit,
-		runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.TrimSpace(strings.Replace(string(version), "postgres (PostgreSQL)", "PostgreSQL", 1)))
-	return os.WriteFile(page, []byte(before+begin+"\n"+head+".\n\n"+rowsOf(all)+"\n"+end+after), 0o644) //nolint:gosec // It is for everybody.
+	last := fmt.Sprintf("%s, `%s`", time.Now().UTC().Format(time.DateOnly), commit)
+	head := fmt.Sprintf("The last run was on %d processors, %s/%s, %s, %s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), strings.TrimSpace(strings.Replace(string(version), "postgres (PostgreSQL)", "PostgreSQL", 1)))
+	table, _, _ := strings.Cut(rest, end)
+	return os.WriteFile(page, []byte(before+begin+"\n"+head+".\n\n"+rowsOf(all, last, earlier(table))+"\n"+end+after), 0o644) //nolint:gosec // It is for everybody.
 }
 
-// rowsOf is the table: every row, also those that were not run.
-func rowsOf(all map[string]tally.Count) string {
+// columns of the table.
+const (
+	header  = "| row | fault | tries | acknowledged | lost | doubled | worst recovery | last run |\n|---|---|--:|--:|--:|--:|--:|---|\n"
+	counted = 2 // the column from which on it says what was counted
+)
+
+// earlier reads what the rows of a table say was counted, by their names; rows that were not run are left out.
+func earlier(table string) map[string][]string {
+	rows := map[string][]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		if name, found := strings.CutPrefix(cells[0], "`"); found && len(cells) == strings.Count(header[:strings.Index(header, "\n")], "|")-1 && cells[len(cells)-1] != "" {
+			rows[strings.TrimSuffix(name, "`")] = cells[counted:]
+		}
+	}
+	return rows
+}
+
+// rowsOf is the table: every row, also those that were not run, in this run or in any.
+func rowsOf(all map[string]tally.Count, last string, before map[string][]string) string {
 	var b strings.Builder
-	b.WriteString("| row | fault | tries | acknowledged | lost | doubled | worst recovery |\n|---|---|--:|--:|--:|--:|--:|\n")
+	b.WriteString(header)
 	for _, r := range tally.Rows() {
 		c := all[r.Name]
 		tries := fmt.Sprintf("%d of %d", c.Tries, r.Tries)
@@ -228,11 +250,15 @@ func rowsOf(all map[string]tally.Count) string {
 		if c.Failed > 0 {
 			tries += fmt.Sprintf(", %d runs failed", c.Failed)
 		}
-		cells := []string{"`" + r.Name + "`", r.Fault, tries, acknowledged, fmt.Sprint(c.Lost), fmt.Sprint(c.Doubled), c.Worst.Round(time.Millisecond).String()}
-		if c.Tries == 0 {
-			cells = append(slices.Clip(cells[:3]), "", "", "", "")
+		cells := []string{tries, acknowledged, fmt.Sprint(c.Lost), fmt.Sprint(c.Doubled), c.Worst.Round(time.Millisecond).String(), last}
+		switch kept := before[r.Name]; {
+		case c.Tries > 0 || c.Failed > 0:
+		case kept != nil:
+			cells = kept
+		default:
+			cells = []string{tries, "", "", "", "", ""}
 		}
-		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+		b.WriteString("| " + strings.Join(append([]string{"`" + r.Name + "`", r.Fault}, cells...), " | ") + " |\n")
 	}
 	return b.String()
 }
