@@ -74,6 +74,7 @@ func healthy(check string) string {
 		"ready":              "the server commits commands",
 		"commits":            "a small write commits within 2 s",
 		"version":            "PostgreSQL 14 or newer",
+		"encoding":           "the database keeps every text",
 		"fsync":              "commits reach the disk",
 		"full_page_writes":   "a power failure does not corrupt pages",
 		"synchronous_commit": "a command is answered after its commit is durable",
