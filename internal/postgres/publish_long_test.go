@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,4 +188,52 @@ func TestSlowTargetsStarveNobody(t *testing.T) {
 	testwait.Eventually(t, 2*patience, "the slow ones end", func() bool {
 		return ask[int](t, p.db, `SELECT count(*)::int FROM publications WHERE status <> 'published'`) == 0
 	})
+}
+
+// brokenOnce fails the first time that the end of a first attempt is recorded, as connections do that broke while the process was stopped.
+type brokenOnce struct {
+	publish.Queue
+
+	broken atomic.Bool
+}
+
+// Conclude implements [publish.Queue].
+func (q *brokenOnce) Conclude(ctx context.Context, batch []publish.Conclusion, repace func(*publish.Conclusion, publish.Pace, time.Time) publish.Pace) ([]publish.AttemptResult, error) {
+	if slices.ContainsFunc(batch, func(c publish.Conclusion) bool { return c.Version == 1 }) && q.broken.CompareAndSwap(false, true) {
+		return nil, errors.New("conn closed")
+	}
+	return q.Queue.Conclude(ctx, batch, repace)
+}
+
+// TestRefusalIsNotedAfterAFailure takes a claim away during its attempt, whose end can't be recorded at first. That the attempt was refused is noted.
+func TestRefusalIsNotedAfterAFailure(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	p.target("t")
+	arrived := make(chan struct{}, 1)
+	sender := scripted{then: func(ctx context.Context, _ *publish.Delivery, n int) publish.Result {
+		if n == 1 {
+			arrived <- struct{}{}
+			<-ctx.Done()
+			return publish.Result{Class: publish.Transient, Error: "too late"}
+		}
+		return publish.Result{Class: publish.Delivered, StatusCode: 200}
+	}}
+	var queue *brokenOnce
+	p.work(&sender, func(o *publish.WorkerOptions) {
+		queue = &brokenOnce{Queue: o.Queue}
+		o.Queue, o.StaleAfter = queue, 4*time.Second
+	})
+	id := p.add("t", 0)
+	<-arrived
+	testwait.Eventually(t, patience, "the claim goes stale", func() bool {
+		exec(t, p.db, `UPDATE publications SET execution_locked_at = execution_locked_at - interval '2 hours' WHERE id = $1`, id)
+		n, err := p.store.ReleaseStale(t.Context(), time.Hour)
+		testwait.Must(t, err)
+		return n == 1 || p.status(id) != "publishing 1"
+	})
+	testwait.Eventually(t, patience, "the first attempt is refused", func() bool { return strings.HasPrefix(p.results(id), "refused ") })
+	if !queue.broken.Load() {
+		t.Error("the first attempt's end was recorded at once")
+	}
 }
