@@ -221,12 +221,13 @@ const (
 // earlier reads what the rows of a table say was counted, by their names; rows that were not run are left out.
 func earlier(table string) map[string][]string {
 	rows := map[string][]string{}
+	names, _, _ := strings.Cut(header, "\n")
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		if name, found := strings.CutPrefix(cells[0], "`"); found && len(cells) == strings.Count(header[:strings.Index(header, "\n")], "|")-1 && cells[len(cells)-1] != "" {
+		if name, found := strings.CutPrefix(cells[0], "`"); found && len(cells) == strings.Count(names, "|")-1 && cells[len(cells)-1] != "" {
 			rows[strings.TrimSuffix(name, "`")] = cells[counted:]
 		}
 	}
