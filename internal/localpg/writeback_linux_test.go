@@ -26,7 +26,7 @@ func TestWriteBack(t *testing.T) {
 	for try := 0; try < 100 && left > 0; try++ { // It leaves out pages that another thread of the kernel has locked. The kernel itself waits for 30 s.
 		testwait.Must(t, writeBackSince(dir, began))
 		if left = dirty(t, path); left > 0 {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // The kernel tells nobody when it unlocks a page.
 		}
 	}
 	if left > 0 {

@@ -329,7 +329,7 @@ func TestReadsTakeNoConnectionOfCommands(t *testing.T) {
 			began := time.Now()
 			with = takes(many)
 			before, lasted := taken(), time.Since(began)
-			time.Sleep(lasted)
+			time.Sleep(lasted) // It is the measure: what the background takes in that time.
 			without = taken() - before
 		}
 		if with-without >= many/2 {

@@ -6,8 +6,8 @@
 //	go run ./scripts/torture --tries 20 ROW…     the same, until each has so many tries; the tests run in their short form
 //	go run ./scripts/torture --table             only write the table
 //
-// What was counted is kept in bin/torture, in one file a commit, and adds up over runs of the same commit. A row that was not run on this commit
-// keeps what it had, with the commit of that.
+// What was counted is kept in bin/torture, in one file a commit, and adds up over runs of the same commit. The table
+// keeps the counts of rows that were not run on this commit, and names the commit that they are of.
 package main
 
 import (

@@ -352,8 +352,8 @@ func (w *Worker) send(ctx context.Context, work *Work, since time.Time) Result {
 	return Deliver(ctx, sender, d)
 }
 
-// lateTries is how often the end of an attempt whose claim is over is recorded at most: it only notes that the attempt was refused. A process that was stopped
-// finds its connections broken first.
+// lateTries is how often conclude tries once the claim is over: all that it can note then is that the attempt was refused. A process that was stopped finds
+// its connections broken first.
 const lateTries = 3
 
 // conclude records what came of an attempt. It goes on trying while the claim under lease may be in force, and a few times after that: what is not
@@ -364,7 +364,7 @@ func (w *Worker) conclude(lease context.Context, work *Work, result Result) {
 		Claim: work.Claim, Verdict: Conclude(result, work.Try, w.o.Policy, draw), Result: result,
 		Target: work.Target.ID, Slowed: work.Target.Pace.Slowed(),
 	}
-	for try := 1; ; try++ {
+	for late := 0; ; {
 		recorded, err := w.ends.Do(ctx, struct{}{}, c)
 		if err == nil {
 			if recorded != "" {
@@ -374,7 +374,10 @@ func (w *Worker) conclude(lease context.Context, work *Work, result Result) {
 			return
 		}
 		w.o.Logger.WarnContext(ctx, "record an attempt", "publication", work.ID, "version", work.Version, "error", err)
-		if errors.Is(err, groupcommit.ErrClosed) || w.ending.Load() || lease.Err() != nil && try >= lateTries {
+		if lease.Err() != nil {
+			late++
+		}
+		if errors.Is(err, groupcommit.ErrClosed) || w.ending.Load() || late >= lateTries {
 			return // Its claim goes stale, and is attempted again.
 		}
 		time.Sleep(errorPause)
