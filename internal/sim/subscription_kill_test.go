@@ -92,7 +92,7 @@ func TestEventsOutlastKills(t *testing.T) {
 				return
 			}
 			server := servers[i%2]
-			testwait.Check(t, server.Kill(ctx))
+			testwait.Check(t, server.Kill(t.Context())) // A kill that has begun is waited for, also where all has come meanwhile.
 			killed.Add(1)
 			if _, err := server.Start(ctx); err != nil && ctx.Err() == nil {
 				t.Error(err)

@@ -23,7 +23,7 @@ const (
 
 // Patience is for how long tests wait for what must come. It only ends tests that hang: a machine that is busy with other things may need some of it, a defect
 // all. The tests of make promises measure what has to happen within a time.
-const Patience = 3 * time.Minute
+const Patience = 5 * time.Minute
 
 // Eventually polls until ok holds, and fails the test when it does not within the limit.
 func Eventually(tb conformance.TB, limit time.Duration, what string, ok func() bool) {
