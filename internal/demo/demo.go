@@ -226,7 +226,7 @@ func (d *Demo) startServer(ctx context.Context) error {
 	}
 	d.result.URL = "http://" + addr.String()
 	d.pool = &http.Transport{MaxIdleConnsPerHost: demoOpening}
-	if d.api, err = client.New(d.result.URL, d.key, client.WithHTTPClient(&http.Client{Transport: d.pool})); err != nil {
+	if d.api, err = client.New(d.result.URL, d.key, client.WithHTTPClient(&http.Client{Transport: d.pool}), patient); err != nil {
 		return errors.Join(err, d.server.Close(ctx))
 	}
 	took := time.Since(d.began)
