@@ -205,12 +205,12 @@ func TestWaitGraph(t *testing.T) {
 	chromiumPath(t)
 	s := startScene(t)
 	b := openBrowser(t, s.url)
-	s.call("POST", "/v1/locks", obj{"keys": []string{"quay"}, "owner": "the root of all waiting, whose name is far too long for any box", "ttl": "10m"})
+	s.call("POST", "/v1/locks", obj{"keys": []string{"quay"}, "owner": "the root of all waiting, whose name is far too long for any box", "ttl": "2h"})
 	waits := [][2]string{}
 	const middle, below = 9, 20
 	for i := range middle {
 		owner := fmt.Sprintf("pilot %d %s", i, payloadImage)
-		s.call("POST", "/v1/locks", obj{"keys": []string{fmt.Sprintf("berth %d", i)}, "owner": owner, "ttl": "10m"})
+		s.call("POST", "/v1/locks", obj{"keys": []string{fmt.Sprintf("berth %d", i)}, "owner": owner, "ttl": "2h"})
 		waits = append(waits, [2]string{owner, "quay"})
 	}
 	for i := range below {
@@ -235,10 +235,10 @@ func TestWaitGraph(t *testing.T) {
 		b.properly(fmt.Sprintf("graph-%d-%s", look.width, look.scheme))
 	}
 	// One who asks for what another waits behind closes a cycle, and is refused.
-	s.call("POST", "/v1/locks", obj{"keys": []string{"east"}, "owner": "anna", "ttl": "10m"})
-	s.call("POST", "/v1/locks", obj{"keys": []string{"west"}, "owner": "boris", "ttl": "10m"})
+	s.call("POST", "/v1/locks", obj{"keys": []string{"east"}, "owner": "anna", "ttl": "2h"})
+	s.call("POST", "/v1/locks", obj{"keys": []string{"west"}, "owner": "boris", "ttl": "2h"})
 	s.wait([][2]string{{"anna", "west"}})
-	if doc, status := s.try("POST", "/v1/locks", obj{"keys": []string{"east"}, "owner": "boris", "ttl": "1m", "wait": "5m"}); status != http.StatusConflict || doc["code"] != "deadlock" {
+	if doc, status := s.try("POST", "/v1/locks", obj{"keys": []string{"east"}, "owner": "boris", "ttl": "1m", "wait": "10m"}); status != http.StatusConflict || doc["code"] != "deadlock" {
 		t.Fatalf("%d %v", status, doc)
 	}
 	b.await("the deadlock", `document.body.textContent.includes("boris waited for east of anna") && document.body.textContent.includes("anna waited for west of boris")`)

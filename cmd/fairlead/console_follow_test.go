@@ -25,7 +25,7 @@ func (s *scene) followsWhoeverIsIn(b *browser) {
 	b.await("the focus is in the list", fmt.Sprintf(`%s === null && document.querySelector("main").contains(document.activeElement)`, box))
 
 	lock := func(owner, key string) {
-		s.call("POST", "/v1/locks", obj{"keys": []string{key}, "owner": owner, "ttl": "10m"})
+		s.call("POST", "/v1/locks", obj{"keys": []string{key}, "owner": owner, "ttl": "2h"})
 	}
 	lock("the keeper", "gate")
 	b.visit("/console/locks")
@@ -44,7 +44,7 @@ func (s *scene) followsWhoeverIsIn(b *browser) {
 	b.await("still one lock", narrowed)
 
 	// A leaderboard that can't be read says so, and follows again.
-	auction := s.newAuction("Not read", "10m")
+	auction := s.newAuction("Not read", "2h")
 	s.call(http.MethodPost, "/v1/auctions/"+auction+"/start", nil)
 	s.bid(auction, 2)
 	b.visit("/console/auctions/" + auction)

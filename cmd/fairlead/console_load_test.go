@@ -43,7 +43,7 @@ func TestAuctionPageUnderLoad(t *testing.T) {
 	for i := range 5 {
 		s.account(fmt.Sprintf("buyer-%d", i), 1_000_000_000)
 	}
-	auction := s.newAuction("Under load", "10m")
+	auction := s.newAuction("Under load", "2h")
 	s.call("POST", "/v1/auctions/"+auction+"/start", nil)
 	b.look(1440, "light")
 	b.visit("/console/")

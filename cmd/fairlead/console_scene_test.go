@@ -205,8 +205,8 @@ func (s *scene) newAuction(title string, duration string) string {
 	s.t.Helper()
 	return s.id("POST", "/v1/auctions", obj{
 		"title": title, "currency": "EUR", "seller": "shop", "min_bid": 100, "min_increment": 50, "cooldown": "0s",
-		"rounds":     []obj{{"winners": 2, "duration": duration}, {"winners": 1, "duration": "10m"}},
-		"anti_snipe": obj{"window": "5m", "extension": "30s", "max_extensions": 3},
+		"rounds":     []obj{{"winners": 2, "duration": duration}, {"winners": 1, "duration": "2h"}},
+		"anti_snipe": obj{"window": "3h", "extension": "30s", "max_extensions": 3},
 	})
 }
 
@@ -239,7 +239,7 @@ func (s *scene) fill() {
 	s.buy(s.huge, 9)
 	s.pending = s.newCampaign(strings.Repeat("A very long name that has to wrap somewhere ", 4), 5)
 
-	s.auction = s.newAuction("The figurehead "+payloadScript, "4m")
+	s.auction = s.newAuction("The figurehead "+payloadScript, "2h") // Each bid comes within the window, and the rounds outlast a slow machine.
 	s.call("POST", "/v1/auctions/"+s.auction+"/start", nil)
 	s.bid(s.auction, 60)
 	s.ended = s.newAuction("A brass sextant", "10m")
@@ -317,7 +317,7 @@ func (s *scene) newAttempt() string {
 func (s *scene) newLock(owner string) string {
 	s.t.Helper()
 	s.made++
-	return s.id("POST", "/v1/locks", obj{"keys": []string{fmt.Sprintf("berth-%d", s.made), "crane " + owner}, "owner": owner, "ttl": "10m"})
+	return s.id("POST", "/v1/locks", obj{"keys": []string{fmt.Sprintf("berth-%d", s.made), "crane " + owner}, "owner": owner, "ttl": "2h"})
 }
 
 func (s *scene) newKey(name string) string {
@@ -329,8 +329,8 @@ func (s *scene) newKey(name string) string {
 // queue makes three owners wait for each other in a row until the test ends.
 func (s *scene) queue() {
 	s.t.Helper()
-	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-a"}, "owner": "captain " + payloadImage, "ttl": "10m"})
-	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-b"}, "owner": "pilot", "ttl": "10m"})
+	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-a"}, "owner": "captain " + payloadImage, "ttl": "2h"})
+	s.call("POST", "/v1/locks", obj{"keys": []string{"dock-b"}, "owner": "pilot", "ttl": "2h"})
 	s.wait([][2]string{{"pilot", "dock-a"}, {"harbourmaster", "dock-b"}, {"tug", "dock-a"}})
 }
 
@@ -341,7 +341,7 @@ func (s *scene) wait(waits [][2]string) {
 	var waiting sync.WaitGroup
 	for _, w := range waits {
 		waiting.Go(func() {
-			body := fmt.Sprintf(`{"keys":[%q],"owner":%q,"ttl":"1m","wait":"5m"}`, w[1], w[0])
+			body := fmt.Sprintf(`{"keys":[%q],"owner":%q,"ttl":"1m","wait":"10m"}`, w[1], w[0])
 			req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/v1/locks", strings.NewReader(body))
 			if err != nil {
 				return

@@ -25,7 +25,7 @@ func (s *scene) rescuesSubscription(b *browser) {
 		return got
 	}
 	s.call("POST", "/v1/targets", obj{"name": "listener", "kind": "webhook", "url": receiver.URL})
-	auction := s.newAuction("Listened to", "10m")
+	auction := s.newAuction("Listened to", "2h")
 	s.call("POST", "/v1/auctions/"+auction+"/start", nil)
 	id := s.newSubscription("Listening", "listener", "auction:"+auction)
 	s.eventually("the start and its round are delivered", func() bool { return len(deliveries()) == 2 })

@@ -272,7 +272,7 @@ func (s *scene) acts(b *browser, round int) {
 	// The page may ask for the least winning bid at the moment when the auction is cancelled.
 	b.quiet("a campaign")
 	b.expect("/min-winning-bid")
-	auction := s.newAuction(fmt.Sprintf("Acted on %d", round), "10m")
+	auction := s.newAuction(fmt.Sprintf("Acted on %d", round), "2h")
 	b.visit("/console/auctions/" + auction)
 	b.confirm("main", "Start")
 	becomes("/v1/auctions/"+auction, "active")

@@ -192,7 +192,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		inUTC(conn)
 		return db.history.met(ctx, conn)
 	}
-	pgkit.SpaceRefused(cfg)
+	pgkit.SpareTroubled(cfg)
 	if db.pooler, err = findPooler(ctx, &cfg.ConnConfig.Config, o.Sessions); err != nil {
 		if _, refused := errors.AsType[*PoolerError](err); !refused {
 			err = unready(operator.UnreadyDatabase, err)

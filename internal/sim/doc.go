@@ -30,5 +30,6 @@
 //
 // Tests run in sizes for every change; FAIRLEAD_TORTURE=1 runs the full counts. FAIRLEAD_PAUSE (30s) is how much longer than a fault
 // the servers may pause. FAIRLEAD_SIM_BINARY names a binary to
-// use instead of building one (built with the tag crashpoints), FAIRLEAD_SIM_RACE=0 builds without the race detector.
+// use instead of building one (built with the tag crashpoints), FAIRLEAD_SIM_RACE=0 builds without the race detector. For every change one
+// server of two has it; in full counts, all have.
 package sim

@@ -81,7 +81,7 @@ func tempDir(t *testing.T) string {
 // deadlocks.
 func newServer(t *testing.T, database string, args ...string) *sim.Server {
 	t.Helper()
-	return newServerOf(t, binary(t), database, args...)
+	return newServerOf(t, serverBinary(t), database, args...)
 }
 
 func newServerOf(t *testing.T, binary, database string, args ...string) *sim.Server {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/url"
 	"strings"
@@ -62,4 +63,60 @@ func TestRefusedSessionsAreSpaced(t *testing.T) {
 	}
 	take("ALTER DATABASE " + name + " ALLOW_CONNECTIONS true")
 	all.Wait()
+}
+
+// TestASlowDatabaseIsAskedByFew has many want a connection to a database that begins no session in time. Once that is known, two ask it at a time,
+// and all have a connection as soon as it is quick.
+func TestASlowDatabaseIsAskedByFew(t *testing.T) {
+	t.Parallel()
+	const conns, first, later, most = 16, 16, 8, 2
+	var slow atomic.Bool
+	var begun, under, ended atomic.Int64
+	var tooMany atomic.Int64 // under way when one began, though it was known that the database is slow
+	var dialer net.Dialer
+	db := open(t, Options{URL: database(t), MaxConns: conns, UnavailableAfter: 4 * time.Second, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if !slow.Load() {
+			return dialer.DialContext(ctx, network, address)
+		}
+		begun.Add(1)
+		if n := under.Add(1); n > most && ended.Load() >= first {
+			tooMany.Store(n)
+		}
+		ours, theirs := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }() // What is asked is read, and never answered.
+		return &countedConn{Conn: ours, closed: sync.OnceFunc(func() { under.Add(-1); ended.Add(1) })}, nil
+	}})
+	slow.Store(true)
+	db.pool.Reset()
+	var all sync.WaitGroup
+	for range 2 * conns {
+		all.Go(func() {
+			for {
+				conn, err := db.pool.Acquire(t.Context())
+				if err == nil {
+					conn.Release()
+					return
+				}
+			}
+		})
+	}
+	testwait.Eventually(t, patience, "sessions don't begin in time", func() bool { return ended.Load() >= first+later })
+	if n := tooMany.Load(); n > 0 {
+		t.Errorf("%d attempts were under way at a time", n)
+	}
+	t.Logf("%d attempts", begun.Load())
+	slow.Store(false)
+	all.Wait()
+}
+
+// countedConn is a connection that tells when it is closed.
+type countedConn struct {
+	net.Conn
+
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }
