@@ -201,12 +201,18 @@ func (s *scene) buy(campaign string, n int) {
 	}
 }
 
-func (s *scene) newAuction(title string, duration string) string {
+func (s *scene) newAuction(title, duration string) string {
+	s.t.Helper()
+	return s.newSnipedAuction(title, duration, "5m")
+}
+
+// newSnipedAuction is one whose bids within the window extend the round.
+func (s *scene) newSnipedAuction(title, duration, window string) string {
 	s.t.Helper()
 	return s.id("POST", "/v1/auctions", obj{
 		"title": title, "currency": "EUR", "seller": "shop", "min_bid": 100, "min_increment": 50, "cooldown": "0s",
 		"rounds":     []obj{{"winners": 2, "duration": duration}, {"winners": 1, "duration": "2h"}},
-		"anti_snipe": obj{"window": "3h", "extension": "30s", "max_extensions": 3},
+		"anti_snipe": obj{"window": window, "extension": "30s", "max_extensions": 3},
 	})
 }
 
@@ -239,7 +245,7 @@ func (s *scene) fill() {
 	s.buy(s.huge, 9)
 	s.pending = s.newCampaign(strings.Repeat("A very long name that has to wrap somewhere ", 4), 5)
 
-	s.auction = s.newAuction("The figurehead "+payloadScript, "2h") // Each bid comes within the window, and the rounds outlast a slow machine.
+	s.auction = s.newSnipedAuction("The figurehead "+payloadScript, "2h", "3h")
 	s.call("POST", "/v1/auctions/"+s.auction+"/start", nil)
 	s.bid(s.auction, 60)
 	s.ended = s.newAuction("A brass sextant", "10m")
