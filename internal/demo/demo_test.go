@@ -170,7 +170,7 @@ func TestDemoSeesDamage(t *testing.T) {
 		{"the draw lost", `DELETE FROM draws`, []string{"public data alone gives the draw"}},
 		{"another winner", `UPDATE draws SET winners = replace(winners, 'buyer', 'winner')`, []string{"public data alone gives the draw", "audit of all lottery"}},
 		{"another order of prizes", `UPDATE draws SET winners = replace(winners, 'Car', 'Cart')`, []string{"public data alone gives the draw"}},
-		{"an effect without its key", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE body LIKE '%"position"%' LIMIT 1)`, []string{"one key, at most one effect"}},
+		{"an effect without its key", `DELETE FROM idempotency_keys WHERE id = (SELECT id FROM idempotency_keys WHERE body LIKE '%"position"%' AND body NOT LIKE '%"winners"%' LIMIT 1)`, []string{"one key, at most one effect"}},
 		{"other bytes", `UPDATE idempotency_keys SET body = body || ' '::bytea`, []string{"one key, the same bytes always"}},
 		{"an entry changed", `UPDATE entries SET amount = amount + 1 WHERE account = 'organiser'`, []string{"audit of all money"}},
 		{"money held for nothing", `UPDATE accounts SET held = held + 1, available = available - 1 WHERE id = 'organiser'`, []string{"audit of all money"}},
