@@ -41,7 +41,7 @@ func TestCopyBesideProduction(t *testing.T) {
 	options := func(pool *pgxpool.Pool, last pgsaga.Transaction) saga.Options {
 		here := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: testSchema})
 		return saga.Options{
-			Home: "here", FenceEvery: patience / 4, // Nobody is so slow as to lose the fence to the copy.
+			Home: "here", FenceEvery: 45 * time.Second, // Nobody is so slow as to lose the fence to the copy.
 			Participants: map[string]saga.Participant{"here": here, "there": part},
 			Definitions: []saga.Definition{{Name: "both", Plan: func(*saga.Saga) (saga.Plan, error) {
 				return saga.Plan{Branches: []saga.Branch{part.Branch("there", effect), here.Branch("here", last)}}, nil
