@@ -198,7 +198,7 @@ func (s *sales) close() error {
 			return err
 		}
 		if string(root[:]) != string(c.root) {
-			return fmt.Errorf("campaign %s was drawn from the root %x, and its purchases in the file have the root %x", c.ID, c.root, root)
+			return fmt.Errorf("campaign %s has the sealed root %x, and its purchases in the file have the root %x", c.ID, c.root, root)
 		}
 	}
 	s.campaigns++

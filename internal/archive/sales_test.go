@@ -266,7 +266,7 @@ func TestWrongPurchases(t *testing.T) {
 	}
 	w.exec(`CREATE TABLE before AS SELECT * FROM purchases`)
 	for sql, want := range map[string]string{
-		`UPDATE purchases SET account = 'old-09' WHERE seq = 2 AND campaign = '` + drawn.String() + `'`: "was drawn from the root",
+		`UPDATE purchases SET account = 'old-09' WHERE seq = 2 AND campaign = '` + drawn.String() + `'`: "has the sealed root",
 		`DELETE FROM purchases WHERE seq = 5`:                                                     "has sold 5 positions, and 4 purchases are in the file",
 		`DELETE FROM purchases WHERE seq = 3`:                                                     "sale 4 of campaign " + drawn.String() + " comes after sale 2",
 		`DELETE FROM purchases WHERE campaign = '` + cancelled.String() + `'`:                     "which is not the next one that has sold something",

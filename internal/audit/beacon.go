@@ -11,7 +11,8 @@ func beaconChecks() []check {
 		{guarantee: Lottery, promise: "a campaign in beacon mode is sealed exactly if everything is sold, and waits exactly until it is drawn", sql: `
 			SELECT format('campaign %s is %s, its round is %s, asked for at %s', c.id, c.status, coalesce(b.round::text, 'not named'), b.next_attempt_at)
 			FROM campaigns c JOIN campaign_beacons b ON b.campaign = c.id
-			WHERE (c.status IN ('drawing', 'completed')) <> (b.round IS NOT NULL)
+			WHERE (c.sold_positions = c.total_positions) <> (b.round IS NOT NULL)
+			   OR c.status IN ('pending', 'active') AND b.round IS NOT NULL OR c.status = 'completed' AND b.round IS NULL
 			   OR (c.status = 'drawing') <> (b.next_attempt_at IS NOT NULL)`},
 		{guarantee: Lottery, promise: "a campaign's round is due a period or more after its seal, when its chain says", sql: `
 			SELECT format('campaign %s: sealed at %s, round %s at %s', campaign, sealed_at, round, due_at)
