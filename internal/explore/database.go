@@ -76,6 +76,9 @@ const (
 	namespaces = `'public'::regnamespace, '` + library + `'::regnamespace`
 )
 
+// vacuumEvery is after how many schedules PostgreSQL's own tables are vacuumed: the temporary tables of servers and checks fill them.
+const vacuumEvery = 200
+
 const lockTimeoutNotice = "explore lock_timeout "
 
 // database is a real PostgreSQL database that one schedule after the other uses. Its sessions are kept, since a new one takes
@@ -90,6 +93,8 @@ type database struct {
 	limits                map[string]time.Duration // of the waits for locks in functions, by name
 	notify                []string                 // names of functions that notify others
 	life                  int                      // how often it has failed in this schedule
+	schedules             int                      // that it was restored for
+	catalogs              string                   // PostgreSQL's own tables
 
 	tables map[string]table // by name
 	base   image            // what each schedule begins with
@@ -143,6 +148,7 @@ func openDatabase(tb testing.TB, migrate pgtest.Migrate, install func(context.Co
 		}
 	})
 	testwait.Must(tb, d.takeLimits())
+	testwait.Must(tb, d.vacuumAlone())
 	d.notify, err = d.control.query(`WITH RECURSIVE n AS (
 			SELECT proname, oid FROM pg_catalog.pg_proc WHERE prosrc ~* '\mnotify\M|pg_notify' AND pronamespace <> 'pg_catalog'::regnamespace
 			UNION SELECT p.proname, p.oid FROM pg_catalog.pg_proc p JOIN n ON strpos(p.prosrc, n.proname) > 0 AND p.pronamespace <> 'pg_catalog'::regnamespace
@@ -154,6 +160,28 @@ func openDatabase(tb testing.TB, migrate pgtest.Migrate, install func(context.Co
 // notifying says that a statement may notify sessions that listen.
 func (d *database) notifying(sql string) bool {
 	return strings.Contains(strings.ToLower(sql), "notify") || slices.ContainsFunc(d.notify, func(function string) bool { return strings.Contains(sql, function) })
+}
+
+// vacuumAlone has PostgreSQL leave its own tables to [database.vacuum]. When it vacuums one, it may lock it for a moment to cut off its end: a statement
+// that waits for that is one more in a schedule, and by the scheduler's time it waits for too long.
+func (d *database) vacuumAlone() error {
+	catalogs, err := d.control.query(`SELECT oid::regclass::text FROM pg_catalog.pg_class WHERE relkind = 'r' AND relnamespace = 'pg_catalog'::regnamespace`)
+	d.catalogs = strings.Join(catalogs, ", ")
+	for _, sql := range []string{"ALTER SYSTEM SET autovacuum = off", "SELECT pg_catalog.pg_reload_conf()"} {
+		if err == nil {
+			_, err = d.control.query(sql)
+		}
+	}
+	return err
+}
+
+// vacuum vacuums PostgreSQL's own tables now and then, while nobody is connected.
+func (d *database) vacuum() error {
+	if d.schedules++; d.schedules%vacuumEvery != 0 {
+		return nil
+	}
+	_, err := d.control.query("VACUUM (TRUNCATE false) " + d.catalogs)
+	return err
 }
 
 // takeLimits makes the limits of waits for locks that functions have the gate's.
@@ -281,6 +309,9 @@ func (i image) of(t table) string { return i.schema + ".t" + strconv.Itoa(t.numb
 // restore brings back what each schedule begins with.
 func (d *database) restore() error {
 	d.life, d.set = 0, time.Time{}
+	if err := d.vacuum(); err != nil {
+		return err
+	}
 	return d.bring(d.base)
 }
 
