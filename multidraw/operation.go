@@ -3,6 +3,7 @@ package multidraw
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,6 +73,19 @@ func (o *Operation) State() State {
 		Version: stateVersion, Name: o.ID.String(), Parameters: o.Parameters, Commitment: hex.EncodeToString(o.Commitment[:]), Total: o.Total,
 		Completed: o.Completed, Every: o.Every, Digest: o.Digest,
 	}
+}
+
+// DigestOf returns the digest of what was saved at all checkpoints, in order: that of the operation, unless something of it was changed since. Its error is
+// the first that saved yields.
+func (o *Operation) DigestOf(saved iter.Seq2[[]byte, error]) (digest [sha256.Size]byte, err error) {
+	digest = firstDigest(o.Parameters, o.ID.String())
+	for bytes, err := range saved {
+		if err != nil {
+			return digest, err
+		}
+		digest = nextDigest(digest, bytes)
+	}
+	return digest, nil
 }
 
 // apply notes what a run has reached.

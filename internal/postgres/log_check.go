@@ -35,7 +35,8 @@ const (
 	comparedRuns = 1000
 )
 
-// CheckLog compares the public log with the tables: every fact of every topic that is there must make the very leaf that is in the log.
+// CheckLog compares the public log with the tables: every fact of every topic that is there must make the very leaf that is in the log, and
+// the results that are in no leaf as they stand must follow from those that are.
 // It begins with the newest topics, and ends after a time where limit is not 0. Events that are not kept any more can't be compared.
 func (db *DB) CheckLog(ctx context.Context, limit time.Duration) (c LogCheck, err error) {
 	l := &Log{db: db, lottery: NewLottery(db), auctions: NewAuctions(db), draws: NewMultidraws(db)}
@@ -62,7 +63,10 @@ func (db *DB) CheckLog(ctx context.Context, limit time.Duration) (c LogCheck, er
 			if limit > 0 && time.Since(began) > limit {
 				return c, nil
 			}
-			if c.Difference, err = l.compare(ctx, r, n, secret, &c); err != nil || c.Difference != "" {
+			if c.Difference, err = l.compare(ctx, r, n, secret, &c); err == nil && c.Difference == "" {
+				c.Difference, err = l.compareResults(ctx, n)
+			}
+			if err != nil || c.Difference != "" {
 				return c, err
 			}
 			c.Topics++
