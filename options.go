@@ -46,7 +46,7 @@ type Options struct {
 	// default 5 s.
 	UnavailableAfter time.Duration
 
-	// AdminKey is the first admin key, 32 to 512 visible ASCII characters. Empty: the one kept in Data, or any that the
+	// AdminKey is the first admin key, 32 to 4,096 visible ASCII characters. Empty: the one kept in Data, or any that the
 	// database knows; else one is made and kept in Data.
 	AdminKey string
 	// AdminKeyMade is called with an admin key that was made; it is kept in the file [AdminKeyFile] names.

@@ -1988,7 +1988,9 @@ type PublicCampaign struct {
 	PublishedAt time.Time `json:"published_at"`
 
 	// Root hex root of the sealed positions; null before the draw
-	Root   string               `json:"root"`
+	Root string `json:"root"`
+
+	// Seal null before everything is sold, and where the draw is instant
 	Seal   PublicSeal           `json:"seal"`
 	Status PublicCampaignStatus `json:"status"`
 
@@ -2645,7 +2647,7 @@ type TopicProgress struct {
 	// Lag events after seq
 	Lag int64 `json:"lag"`
 
-	// LastError is why a topic's next event was not delivered.
+	// LastError why the next event was not delivered; null where nothing failed
 	LastError TopicError `json:"last_error"`
 
 	// RetryAt nothing is sent before

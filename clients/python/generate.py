@@ -110,6 +110,8 @@ def annotation(schema: dict[str, Any], request: bool, prefix: str = "") -> str:
     """The annotation of a value of the schema, without its being absent."""
     if name := ref(schema):
         return f"{prefix}{name} | Mapping[str, Any]" if request else f"{prefix}{name}"
+    if "anyOf" in schema:
+        return " | ".join(annotation(one, request, prefix) for one in schema["anyOf"])
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else list(kinds)
     out = []

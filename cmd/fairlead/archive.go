@@ -78,7 +78,7 @@ func newArchiveProof() *cobra.Command {
 			"/v1/campaigns/ID/proof. It is made of the files and of the database, which has the seed. The file that the purchases are in is read\n" +
 			"as a whole and compared with its hash. fairlead verify recomputes the draw.",
 		Example: "  fairlead archive proof 0192b2f0-6c1e-7000-8000-000000000001 --archives /srv/archives > proof.json",
-		Args:    cobra.ExactArgs(1),
+		Args:    one("the id of a campaign"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			campaign, err := uuid.Parse(args[0])
 			if err != nil {

@@ -26,7 +26,7 @@ func newIntegrity() *cobra.Command {
 		Use:   "integrity",
 		Short: "Recompute all balances from the entries, and compare the public log with the tables",
 		Long: "Recompute all balances from the entries and compare. On the database, without --url, compare every leaf of the public log with the\n" +
-			"tables that its facts are in, too. Exit status 0: everything agrees; 1: something does not.\n\n" +
+			"tables that its facts are in, too, and make every draw anew. Exit status 0: everything agrees; 1: something does not.\n\n" +
 			"The entries of a large ledger are counted part by part, and the database keeps the progress: after an interruption, the next run\n" +
 			"goes on. With --url the server answers at once, from its last closing and recount.",
 		Example: "  fairlead integrity                          # the server in this directory\n" +
@@ -52,9 +52,12 @@ func newIntegrity() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if document, err = withLog(document, log); err != nil {
+				return err
+			}
 			return conclude(cmd, false, nil, r.Valid && (log == nil || log.Difference == ""), func(out io.Writer) {
 				if t.json {
-					_, _ = fmt.Fprintln(out, string(document)) // As the server wrote it.
+					_, _ = fmt.Fprintln(out, string(document))
 				} else {
 					printIntegrity(out, r)
 				}
@@ -124,6 +127,35 @@ func (t *target) compareLog(cmd *cobra.Command) (*postgres.LogCheck, error) {
 	defer db.Close()
 	c, err := db.CheckLog(cmd.Context(), 0)
 	return &c, err
+}
+
+// withLog adds to the document of the books what the comparison of the public log has found. Where there is a difference, not everything is valid.
+func withLog(document jsontext.Value, log *postgres.LogCheck) (jsontext.Value, error) {
+	if log == nil {
+		return document, nil
+	}
+	members := map[string]any{}
+	if err := json.Unmarshal(document, &members, json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
+		if d.StackDepth() == 0 {
+			return errors.ErrUnsupported
+		}
+		raw, err := d.ReadValue()
+		*v = raw.Clone()
+		return err
+	}))); err != nil {
+		return nil, err
+	}
+	members["log"] = struct {
+		Valid      bool   `json:"valid"`
+		Topics     int    `json:"topics"`
+		Facts      int64  `json:"facts"`
+		Leaves     int64  `json:"leaves"`
+		Difference string `json:"difference"`
+	}{log.Difference == "", log.Topics, log.Facts, log.Leaves, log.Difference}
+	if log.Difference != "" {
+		members["valid"] = false
+	}
+	return json.Marshal(members, json.Deterministic(true))
 }
 
 // checkArchives reads the archives in a directory, and compares them with the database.

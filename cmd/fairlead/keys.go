@@ -56,8 +56,8 @@ func newKeysCreate() *cobra.Command {
 			if !auth.Role(role).KeyRole() {
 				return errors.New("--role must be admin, service or reader")
 			}
-			if n := utf8.RuneCountInString(name); n < 1 || n > 200 || strings.ContainsFunc(name, unicode.IsControl) {
-				return errors.New("--name must have 1 to 200 characters, and no control characters")
+			if n := utf8.RuneCountInString(name); n < 1 || n > 200 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+				return errors.New("--name must have 1 to 200 characters in UTF-8, and no control characters")
 			}
 			secret, hash, err := auth.GenerateKey(auth.Role(role))
 			if err != nil {

@@ -82,7 +82,7 @@ func newMCP() *cobra.Command {
 			if address != "" {
 				return serveMCP(cmd, server, address)
 			}
-			if err = server.Run(cmd.Context(), mcp.Answering{Transport: &sdk.StdioTransport{}, Grace: mcpGrace}); errors.Is(err, context.Canceled) {
+			if err = server.Run(cmd.Context(), mcp.Answering{Transport: mcp.Lines(cmd.InOrStdin(), cmd.OutOrStdout()), Grace: mcpGrace}); errors.Is(err, context.Canceled) {
 				err = nil // It was ended, which is a success.
 			}
 			return err
@@ -125,7 +125,7 @@ func describeMCP(cmd *cobra.Command, server *sdk.Server) error {
 func serveMCP(cmd *cobra.Command, server *sdk.Server, address string) error {
 	token := os.Getenv(mcpTokenVariable)
 	if token != "" && auth.ValidAdminKey(token) != nil {
-		return fmt.Errorf("%s must be 32 to 512 visible ASCII characters", mcpTokenVariable)
+		return fmt.Errorf("%s must be 32 to 4,096 visible ASCII characters", mcpTokenVariable)
 	}
 	ctx := cmd.Context()
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)

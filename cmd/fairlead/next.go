@@ -95,6 +95,8 @@ func nextStep(err error) string {
 		return "set " + keyVariable + " to a key of this server that is in force: the first one is in admin.key in its data directory, fairlead keys create makes others"
 	case code == "forbidden":
 		return "set " + keyVariable + " to a key of another role; fairlead keys create --role admin makes one"
+	case isDial && strings.HasPrefix(err.Error(), "redis at "):
+		return "start that Redis, or mend --redis-url"
 	case isDial && dial.Op == "dial":
 		return "start the server with fairlead serve, or mend --url"
 	}

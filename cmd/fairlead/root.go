@@ -80,8 +80,7 @@ func nameNearest(root *cobra.Command) {
 		if len(words) == 0 || !cmd.HasSubCommands() {
 			return nil
 		}
-		cmd.SuggestionsMinimumDistance = 2
-		return fmt.Errorf("unknown command %q for %q%s", words[0], cmd.CommandPath(), didYouMean(cmd.SuggestionsFor(words[0])))
+		return unknownVerb(cmd, words[0])
 	}
 	for _, verb := range root.Commands() {
 		switch {
@@ -102,8 +101,17 @@ func nameNearest(root *cobra.Command) {
 	}
 }
 
-// nearestFlag adds to the error of a misspelt flag which one was meant.
+// unknownVerb is the error of a word in the place of a verb below another one.
+func unknownVerb(cmd *cobra.Command, word string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	return fmt.Errorf("unknown command %q for %q%s", word, cmd.CommandPath(), didYouMean(cmd.SuggestionsFor(word)))
+}
+
+// nearestFlag adds to the error of a misspelt flag which one was meant. Where a misspelt verb stands before it, the flag may well be that verb's.
 func nearestFlag(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); cmd.HasParent() && cmd.HasSubCommands() && len(words) > 0 {
+		return unknownVerb(cmd, words[0])
+	}
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if hint := explainValue(bad.GetFlag()); hint != "" {
 			return fmt.Errorf("--%s can't be %q: %s", bad.GetFlag().Name, bad.GetValue(), hint)

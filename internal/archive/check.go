@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"os"
 	"path/filepath"
 
 	"github.com/google/uuid"
@@ -30,6 +31,9 @@ type Checked struct {
 //
 // Another process may make an archive meanwhile, which takes rows out of the tables. Where one has, Check compares again before it reports a difference.
 func Check(ctx context.Context, pool *pgxpool.Pool, directory string, progress func(Progress)) (c Checked, err error) {
+	if _, err := os.ReadDir(directory); err != nil {
+		return c, fmt.Errorf("archive: the directory of the archives: %w", err)
+	}
 	all, err := left(ctx, pool)
 	for err == nil {
 		if c, err = check(ctx, pool, directory, all, progress); err == nil {

@@ -23,7 +23,7 @@ var (
 	// ErrKeyRevoked is returned by [EnsureAdminKey] alone: to a client, a revoked key is a bad credential like any other.
 	ErrKeyRevoked = errors.New("auth: key is revoked")
 	// ErrInvalidAdminKey is returned by [ValidAdminKey] and [EnsureAdminKey] when a string can't serve as an admin key.
-	ErrInvalidAdminKey = errors.New("auth: an admin key must be 32 to 512 visible ASCII characters")
+	ErrInvalidAdminKey = errors.New("auth: an admin key must be 32 to 4,096 visible ASCII characters")
 	// ErrLastAdmin is returned when the only admin key left would be revoked, since nobody could then make another.
 	ErrLastAdmin = errors.New("the last admin key cannot be revoked")
 	// ErrInvalidOptions is returned by [New] and [NewLimiter] when an option is missing, contradictory or out of its range.

@@ -88,10 +88,10 @@ func TestValidAdminKey(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]bool{
 		strings.Repeat("a", 32):                 true,
-		strings.Repeat("~", 512):                true,
+		strings.Repeat("~", 4096):               true,
 		strings.Repeat("!", 32):                 true,
 		strings.Repeat("a", 31):                 false,
-		strings.Repeat("a", 513):                false,
+		strings.Repeat("a", 4097):               false,
 		"":                                      false,
 		strings.Repeat("a", 31) + " ":           false,
 		strings.Repeat("a", 32) + "\n":          false,

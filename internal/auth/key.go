@@ -15,7 +15,7 @@ const (
 	// stored hash needs. A slow password hash would only slow the server down.
 	keySecretBytes = 32
 	// The bounds on an admin key that an operator chooses. The lower is API contract; the upper keeps a header in bounds.
-	adminKeyMinBytes, adminKeyMaxBytes = 32, 512
+	adminKeyMinBytes, adminKeyMaxBytes = 32, 4096
 	// credentialStackBytes is the length up to which hashing a credential costs no allocation: every key's, and most tokens'.
 	credentialStackBytes = 1024
 )
@@ -61,7 +61,7 @@ func HashKey(secret string) [sha256.Size]byte {
 }
 
 // ValidAdminKey returns an error that wraps [ErrInvalidAdminKey] unless s can be an admin key that an operator sets: 32 to
-// 512 visible ASCII characters, 0x21 to 0x7E. The error doesn't contain s.
+// 4,096 visible ASCII characters, 0x21 to 0x7E. The error doesn't contain s.
 func ValidAdminKey(s string) error {
 	if len(s) < adminKeyMinBytes || len(s) > adminKeyMaxBytes {
 		return fmt.Errorf("%w: got %d bytes", ErrInvalidAdminKey, len(s))

@@ -107,6 +107,9 @@ func addRoute(api *huma.OpenAPI, registry huma.Registry, rt route, problem *huma
 	if rt.doc.accepted {
 		op.Responses[strconv.Itoa(http.StatusAccepted)] = &huma.Response{Description: http.StatusText(http.StatusAccepted), Content: success.Content}
 	}
+	if rt.doc.unready {
+		op.Responses[strconv.Itoa(http.StatusServiceUnavailable)] = &huma.Response{Description: "commands are not served now, and reason says why", Content: success.Content}
+	}
 	if rt.doc.repeats {
 		op.Responses[strconv.Itoa(http.StatusOK)] = &huma.Response{Description: "what an earlier request with the reference was answered", Content: success.Content}
 	}
@@ -195,7 +198,14 @@ func stateNulls(registry huma.Registry) {
 		for _, f := range reflect.VisibleFields(t) {
 			member, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 			property := schema.Properties[member]
-			if property == nil || property.Ref != "" {
+			if property == nil {
+				continue
+			}
+			mayBeNull := f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omit") && f.Tag.Get("nullable") != "false"
+			if property.Ref != "" {
+				if mayBeNull {
+					*property = huma.Schema{AnyOf: []*huma.Schema{{Ref: property.Ref}, {Type: "null"}}, Description: f.Tag.Get("doc")}
+				}
 				continue
 			}
 			if f.Type == reflect.TypeFor[*big.Int]() {
@@ -204,7 +214,9 @@ func stateNulls(registry huma.Registry) {
 				continue
 			}
 			// A request's member may be a pointer only so that its absence is seen; its tag says so.
-			property.Nullable = f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omitempty") && f.Tag.Get("nullable") != "false"
+			if property.Nullable = mayBeNull; mayBeNull && len(property.Enum) > 0 {
+				property.Enum = append(property.Enum, nil)
+			}
 		}
 	}
 }

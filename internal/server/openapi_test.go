@@ -174,7 +174,7 @@ func (c *contract) checkContent(name string, content any) {
 
 // keywords are those of JSON Schema 2020-12 that the validator below knows.
 var keywords = []string{
-	"$ref", "type", "properties", "required", "additionalProperties", "items", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
+	"$ref", "anyOf", "type", "properties", "required", "additionalProperties", "items", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems",
 	"format", "description", "examples", "title", "contentEncoding",
 }
 
@@ -201,6 +201,10 @@ func (c *contract) checkSchema(name string, schema any) {
 		if !slices.Contains([]string{"string", "integer", "number", "boolean", "array", "object", "null"}, typ) {
 			c.t.Errorf("%s: type %q", name, typ)
 		}
+	}
+	options, _ := s["anyOf"].([]any)
+	for _, option := range options {
+		c.checkSchema(name, option)
 	}
 	properties, _ := s["properties"].(map[string]any)
 	for member, p := range properties {
@@ -256,10 +260,19 @@ func (c *contract) validate(at string, schema any, value any) string {
 		return ""
 	}
 	s = c.resolve(s)
+	if options, ok := s["anyOf"].([]any); ok {
+		diff := ""
+		for _, option := range options {
+			if diff = c.validate(at, option, value); diff == "" {
+				break
+			}
+		}
+		return diff
+	}
 	if allowed := types(s); len(allowed) > 0 && !slices.ContainsFunc(allowed, func(t string) bool { return isType(t, value) }) {
 		return fmt.Sprintf("%s: %s is none of %v", at, mustMarshal(value), allowed)
 	}
-	if enum, ok := s["enum"].([]any); ok && value != nil && !slices.Contains(enum, value) {
+	if enum, ok := s["enum"].([]any); ok && !slices.Contains(enum, value) {
 		return fmt.Sprintf("%s: %v is none of %v", at, value, enum)
 	}
 	switch v := value.(type) {

@@ -34,6 +34,8 @@ type operation struct {
 	response reflect.Type // nil where there is none
 	query    []parameter
 	tag      string
+	// unready says that 503 answers with the same document.
+	unready bool
 	// accepted says that 202 answers with the same document, where the effect goes on after the answer.
 	accepted bool
 	// repeats says that 200 answers with the same document, where an earlier request had the effect.

@@ -24,11 +24,13 @@ type healthView struct {
 
 func (s *Server) systemRoutes() []route {
 	metrics := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})
+	ready := get("/readyz", accessPublic, doc[none, healthView]("Are commands served"), s.getReady)
+	ready.doc.unready = true
 	return []route{
 		readRoute("/healthz", accessPublic, "Is the process alive", func(*http.Request) (healthView, error) {
 			return healthView{Status: "ok", Version: s.Version}, nil
 		}, same[healthView]),
-		get("/readyz", accessPublic, doc[none, healthView]("Are commands served"), s.getReady),
+		ready,
 		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), func(w http.ResponseWriter, r *http.Request) error {
 			metrics.ServeHTTP(w, r)
 			return nil

@@ -28,6 +28,7 @@ function comment(text, indent) {
 /** The type of a schema; at is where it is, such as Account.held. */
 function typeOf(schema, at) {
   if (schema.$ref) return schema.$ref.split("/").at(-1);
+  if (schema.anyOf) return schema.anyOf.map((one) => typeOf(one, at)).join(" | ");
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
   if (Array.isArray(schema.type)) return schema.type.map((type) => typeOf({ ...schema, type }, at)).join(" | ");
   switch (schema.type) {

@@ -129,7 +129,7 @@ export interface Attempt {
   heartbeat_at: string | null;
   lock_id: string;
   /** null while it runs; lost: its claim went stale; refused: its result came after that */
-  result: "published" | "failed" | "refused" | "lost";
+  result: "published" | "failed" | "refused" | "lost" | null;
   /** how much of the file had been sent then */
   sent_bytes: number | null;
   /** what it was doing then: looking (whether the target has the publication), uploading or publishing */
@@ -1370,7 +1370,7 @@ export interface PublicCampaign {
   /** hex root of the sealed positions; null before the draw */
   root: string | null;
   /** null before everything is sold, and where the draw is instant */
-  seal: PublicSeal;
+  seal: PublicSeal | null;
   status: "active" | "drawing" | "completed" | "cancelled";
   /** empty before the draw */
   winners: PublicWinner[];
@@ -1744,7 +1744,7 @@ export interface Subscription {
   /** nothing is sent while it is not null */
   paused_at: string | null;
   /** refused: the target refused events for good, ten times in a row */
-  paused_reason: "request" | "refused";
+  paused_reason: "request" | "refused" | null;
   /** answers in a row by which the target refused an event for good; ten pause the subscription */
   refusals: number;
   /** the target's name */
@@ -1789,7 +1789,7 @@ export interface Target {
   /** nothing is claimed while it is not null */
   paused_at: string | null;
   /** auth_expired: give the target new credentials */
-  paused_reason: "request" | "auth_expired";
+  paused_reason: "request" | "auth_expired" | null;
   /** Go duration */
   timeout: string;
   url: string;
@@ -1850,7 +1850,7 @@ export interface TopicProgress {
   /** events after seq */
   lag: number;
   /** why the next event was not delivered; null where nothing failed */
-  last_error: TopicError;
+  last_error: TopicError | null;
   /** nothing is sent before */
   retry_at: string | null;
   /** number of the last event that was delivered, or passed over for its type */

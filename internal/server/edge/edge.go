@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -86,6 +87,8 @@ func Describe(err error) string {
 			return fmt.Sprintf("duplicate member %s", syntactic.JSONPointer)
 		}
 		return "duplicate member"
+	case errors.As(err, &syntactic) && strings.Contains(err.Error(), "exceeded max depth"):
+		return fmt.Sprintf("JSON that is nested too deep, at byte %d: 10,000 levels are taken", syntactic.ByteOffset)
 	case errors.As(err, &syntactic):
 		return fmt.Sprintf("malformed JSON at byte %d", syntactic.ByteOffset)
 	case errors.As(err, &semantic) && semantic.JSONPointer != "":

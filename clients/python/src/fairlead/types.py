@@ -1122,7 +1122,7 @@ class PublicCampaign:
     #: hex root of the sealed positions; null before the draw
     root: str | None
     #: null before everything is sold, and where the draw is instant
-    seal: PublicSeal
+    seal: PublicSeal | None
     status: str
     #: empty before the draw
     winners: list[PublicWinner]
@@ -1543,7 +1543,7 @@ class TopicProgress:
     #: events after seq
     lag: int
     #: why the next event was not delivered; null where nothing failed
-    last_error: TopicError
+    last_error: TopicError | None
     #: nothing is sent before
     retry_at: datetime | None
     #: number of the last event that was delivered, or passed over for its type
