@@ -71,7 +71,8 @@ func (l *lines) Read(p []byte) (int, error) {
 			}
 			continue
 		}
-		l.rest = append(line, '\n')
+		line = append(line, '\n')
+		l.rest = line
 	}
 	n := copy(p, l.rest)
 	l.rest = l.rest[n:]

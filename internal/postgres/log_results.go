@@ -69,7 +69,7 @@ func (l *Log) redraw(ctx context.Context, id uuid.UUID) (difference string, err 
 	made, err := fairdraw.Draw(in)
 	switch {
 	case err != nil:
-		return "its draw can't be made again: " + err.Error(), nil
+		return "its draw can't be made again: " + err.Error(), nil //nolint:nilerr // That is the difference.
 	case made.Root != draw.Root:
 		return fmt.Sprintf("it was drawn from the root %x, and its purchases have the root %x", draw.Root, made.Root), nil
 	case !slices.Equal(made.Winners, draw.Winners):
