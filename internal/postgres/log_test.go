@@ -301,9 +301,11 @@ func TestCheckLog(t *testing.T) {
 	if c := check(); c.Difference != "" || !c.Complete || c.Topics != 2 || c.Facts != 25 {
 		t.Errorf("%+v", c)
 	}
+	const turned = `UPDATE multidraw_chunks SET data = set_byte(data, 0, 255 - get_byte(data, 0)) WHERE seq = 1`
 	for _, change := range []struct{ do, undo, want string }{
 		{`UPDATE auction_bids SET amount = 1000 WHERE seq = 22`, `UPDATE auction_bids SET amount = 29 WHERE seq = 22`, "bid.placed"},
 		{`UPDATE auctions SET title = 'other'`, `UPDATE auctions SET title = 'lot'`, "auction.created"},
+		{turned, turned, "its numbers have the digest"},
 		{`UPDATE multidraw_seeds SET seed = sha256('')`, ``, "multidraw.ended"},
 	} {
 		_, err := db.pool.Exec(t.Context(), change.do)
