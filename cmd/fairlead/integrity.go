@@ -134,26 +134,23 @@ func withLog(document jsontext.Value, log *postgres.LogCheck) (jsontext.Value, e
 	if log == nil {
 		return document, nil
 	}
-	members := map[string]any{}
-	if err := json.Unmarshal(document, &members, json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, v *any) error {
-		if d.StackDepth() == 0 {
-			return errors.ErrUnsupported
-		}
-		raw, err := d.ReadValue()
-		*v = raw.Clone()
-		return err
-	}))); err != nil {
-		return nil, err
-	}
-	members["log"] = struct {
+	compared, err := json.Marshal(struct {
 		Valid      bool   `json:"valid"`
 		Topics     int    `json:"topics"`
 		Facts      int64  `json:"facts"`
 		Leaves     int64  `json:"leaves"`
 		Difference string `json:"difference"`
-	}{log.Difference == "", log.Topics, log.Facts, log.Leaves, log.Difference}
+	}{log.Difference == "", log.Topics, log.Facts, log.Leaves, log.Difference})
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(document, &members); err != nil {
+		return nil, err
+	}
+	members["log"] = compared
 	if log.Difference != "" {
-		members["valid"] = false
+		members["valid"] = jsontext.Value("false")
 	}
 	return json.Marshal(members, json.Deterministic(true))
 }

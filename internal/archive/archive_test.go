@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -410,6 +411,9 @@ func TestDamage(t *testing.T) {
 		return err
 	}
 	testwait.Must(t, check())
+	if _, err := archive.Check(t.Context(), newWorld(t).pool, filepath.Join(w.directory, "elsewhere"), nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory that is not there, where nothing was archived: %v", err)
+	}
 	for _, f := range a.Files {
 		path := filepath.Join(a.Directory, f.Name)
 		whole, err := os.ReadFile(path)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -47,22 +48,25 @@ func (l *Log) redraw(ctx context.Context, id uuid.UUID) (difference string, err 
 	if _, sealed := c.Sealed(); !sealed {
 		return "", nil
 	}
-	owners, err := l.lottery.Owners(ctx, id, 0, c.TotalPositions)
+	positions, err := lottery.ReadPositions(ctx, l.lottery, c)
 	if err != nil {
 		return "", err
 	}
 	if c.Status != lottery.StatusCompleted {
-		root, err := fairdraw.Root(id.String(), lottery.SealedPositions(c, owners))
-		if err == nil && c.Beacon != nil && root != c.Beacon.Seal.Root {
+		switch root, err := fairdraw.Root(id.String(), positions); {
+		case err != nil:
+			difference = "its root can't be made again: " + err.Error()
+		case root != c.Beacon.Seal.Root:
 			difference = fmt.Sprintf("the root %x was sealed, and its purchases have the root %x", c.Beacon.Seal.Root, root)
 		}
-		return difference, err
+		return difference, nil
 	}
 	draw, seed, err := l.lottery.Result(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	in := lottery.NewDrawInput(c, seed, owners)
+	in := lottery.NewDrawInput(c, seed, nil)
+	in.Positions = positions
 	if draw.Round != nil {
 		in.Beacon = draw.Round.Signature
 	}
@@ -112,8 +116,8 @@ func (l *Log) compareWinners(ctx context.Context, id uuid.UUID) (difference stri
 	return difference, err
 }
 
-// numbersAtOnce is how many checkpoints of a multi-draw are read at once.
-const numbersAtOnce = 64
+// numbersAtOnce is how many bytes of a multi-draw's numbers are read at once, where a checkpoint has no more.
+const numbersAtOnce = 1 << 20
 
 // compareNumbers compares the digest of a multi-draw that was completed with what was drawn.
 func (l *Log) compareNumbers(ctx context.Context, id uuid.UUID) (difference string, err error) {
@@ -121,23 +125,40 @@ func (l *Log) compareNumbers(ctx context.Context, id uuid.UUID) (difference stri
 	if err != nil || o.Status != multidraw.StatusCompleted {
 		return "", err
 	}
-	d, err := o.DigestOf(func(yield func([]byte, error) bool) {
-		for seq := int64(1); seq <= o.Checkpoints; seq += numbersAtOnce {
-			saved, err := query(ctx, l.db, pgx.RowTo[[]byte], `SELECT data FROM multidraw_chunks WHERE multidraw = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
-				id, seq, seq+numbersAtOnce)
+	digest, err := o.DigestOf(l.checkpoints(ctx, o))
+	lacks, corrupt := errors.AsType[*multidraw.CorruptError](err)
+	switch {
+	case corrupt:
+		difference = lacks.Error()
+	case err != nil:
+		return "", err
+	case digest != o.Digest:
+		difference = fmt.Sprintf("its numbers have the digest %x, and those that were drawn had %x", digest, o.Digest)
+	default:
+		return "", nil
+	}
+	if now, err := l.draws.Operation(ctx, id); err != nil || now.Status != o.Status { // It was rolled back meanwhile.
+		return "", err
+	}
+	return difference, nil
+}
+
+// checkpoints reads what was saved at each checkpoint.
+func (l *Log) checkpoints(ctx context.Context, o *multidraw.Operation) iter.Seq2[[]byte, error] {
+	bytes := o.Every * o.Spec.Width() // of a checkpoint
+	draws := int64(o.Every) * int64(max(1, numbersAtOnce/bytes))
+	return func(yield func([]byte, error) bool) {
+		for from := int64(0); from < o.Completed; from += draws {
+			saved, err := l.draws.Saved(ctx, o, from, from+draws)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			for _, s := range saved {
-				if !yield(s, nil) {
+			for checkpoint := range slices.Chunk(saved, bytes) {
+				if !yield(checkpoint, nil) {
 					return
 				}
 			}
 		}
-	})
-	if err == nil && d != o.Digest {
-		difference = fmt.Sprintf("its numbers have the digest %x, and those that were drawn had %x", d, o.Digest)
 	}
-	return difference, err
 }

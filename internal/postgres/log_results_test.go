@@ -62,10 +62,11 @@ func TestCheckLogFindsResults(t *testing.T) {
 	}{
 		{"drawn", drawn, `UPDATE draws SET winners = replace(winners, '"account":"', '"account":"x') WHERE campaign = $1`, `UPDATE draws SET winners = replace(winners, '"account":"x', '"account":"') WHERE campaign = $1`, "follows from its purchases with"},
 		{"drawn", drawn, `UPDATE purchases SET account = 'dan' WHERE campaign = $1 AND account = 'ben'`, `UPDATE purchases SET account = 'ben' WHERE campaign = $1 AND account = 'dan'`, "its purchases have the root"},
-		{"drawn", drawn, `UPDATE purchases SET ordinal = ordinal + 3 WHERE campaign = $1 AND account = 'cleo'`, `UPDATE purchases SET ordinal = ordinal - 3 WHERE campaign = $1 AND account = 'cleo'`, "its purchases have the root"},
+		{"drawn", drawn, `UPDATE purchases SET ordinal = ordinal + 3 WHERE campaign = $1 AND account = 'cleo'`, `UPDATE purchases SET ordinal = ordinal - 3 WHERE campaign = $1 AND account = 'cleo'`, "its draw can't be made again"},
 		{"sealed", sealed, `UPDATE purchases SET account = 'dan' WHERE campaign = $1 AND seq = 1`, `UPDATE purchases SET account = 'ann' WHERE campaign = $1 AND seq = 1`, "its purchases have the root"},
 		{"auction", won, `UPDATE auction_winners SET account = 'ann' WHERE auction = $1`, `UPDATE auction_winners SET account = 'ben' WHERE auction = $1`, "its list of winners has"},
 		{"auction", won, `UPDATE auction_winners SET amount = amount + 1 WHERE auction = $1`, `UPDATE auction_winners SET amount = amount - 1 WHERE auction = $1`, "its list of winners has"},
+		{"numbers", numbers, `UPDATE multidraw_chunks SET seq = 9 WHERE multidraw = $1 AND seq = 1`, `UPDATE multidraw_chunks SET seq = 1 WHERE multidraw = $1 AND seq = 9`, "a checkpoint is missing"},
 		{"numbers", numbers, `UPDATE multidraw_chunks SET data = set_byte(data, 0, 255 - get_byte(data, 0)) WHERE multidraw = $1 AND seq = 1`, `UPDATE multidraw_chunks SET data = set_byte(data, 0, 255 - get_byte(data, 0)) WHERE multidraw = $1 AND seq = 1`, "its numbers have the digest"},
 	} {
 		do := func(sql string) {

@@ -150,7 +150,14 @@ func (c *contract) checkOperation(r route, op map[string]any, ids map[string]boo
 		c.t.Errorf("%s: security documented: %v", name, secured)
 	}
 	responses, _ := op["responses"].(map[string]any)
-	for _, status := range []string{fmt.Sprint(r.status), "default"} {
+	statuses := []string{fmt.Sprint(r.status), "default"}
+	if r.path == "/readyz" { // A server that is not ready says so in the same document.
+		statuses = append(statuses, "503")
+		if _, ok := object(object(responses["503"])["content"])["application/json"]; !ok {
+			c.t.Errorf("%s: 503 is no JSON document of its own: %v", name, responses["503"])
+		}
+	}
+	for _, status := range statuses {
 		response := c.resolve(object(responses[status]))
 		if response["description"] == nil || response["description"] == "" {
 			c.t.Errorf("%s: no response %s, or one without a description", name, status)

@@ -56,6 +56,18 @@ func sealedPositions(ctx context.Context, r Reader, c *Campaign) iter.Seq2[faird
 	}
 }
 
+// ReadPositions reads all positions of a sealed campaign in the draw's order, page by page. A position that nobody has bought has no account.
+func ReadPositions(ctx context.Context, r Reader, c *Campaign) ([]fairdraw.Position, error) {
+	all := make([]fairdraw.Position, 0, c.TotalPositions)
+	for p, err := range sealedPositions(ctx, r, c) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
 // sealed reads the positions with ordinals in [from, to). A sealed campaign is sold out, so a position's place among the
 // sealed ones is its ordinal.
 func sealed(ctx context.Context, r Reader, c *Campaign, from, to int) ([]fairdraw.Position, error) {
