@@ -371,10 +371,10 @@ func (s *scene) lock(a *actors) {
 				s.t.Error(err)
 				return
 			}
-			if _, err := backend.Renew(ctx, g.ID, time.Minute); err != nil {
+			if _, err := retryLocked(func() (lock.Grant, error) { return backend.Renew(ctx, g.ID, time.Minute) }); err != nil {
 				s.t.Error(err)
 			}
-			if err := backend.Release(ctx, lock.Grant{ID: g.ID}); err != nil {
+			if _, err := retryLocked(func() (any, error) { return nil, backend.Release(ctx, lock.Grant{ID: g.ID}) }); err != nil {
 				s.t.Error(err)
 			}
 		}
@@ -386,12 +386,12 @@ func (s *scene) lock(a *actors) {
 		}
 		renewal := keyed(lock.Renewal{ID: asked.ID, TTL: time.Minute}, s.key(), "")
 		renewal.Render = c.Render
-		if _, err := a.locks.Renew(ctx, renewal); err != nil {
+		if _, err := retryLocked(func() (command.Answer, error) { return a.locks.Renew(ctx, renewal) }); err != nil {
 			s.t.Error(err)
 		}
 		ending := keyed(lock.Renewal{ID: asked.ID}, s.key(), "")
 		ending.Render = c.Render
-		if _, err := a.locks.Release(ctx, ending); err != nil {
+		if _, err := retryLocked(func() (command.Answer, error) { return a.locks.Release(ctx, ending) }); err != nil {
 			s.t.Error(err)
 		}
 	})
