@@ -93,7 +93,7 @@ export default async function campaign(ctx) {
       ["Witnesses required", c.witnesses || null], ["Seen", seal && when(seal.seen_at)], ["Entry in the public log", seal && h("a", { href: `${base}/seal` }, count(seal.index))],
       ["Failed attempts", b.attempts || null], ["The last came to", b.failure], ["Sealed root", b.root && copy(b.root)], ["Chain’s hash", copy(b.chain_hash)],
     ])),
-    draw && proofCard(ctx, c, draw, base),
+    draw && proofCard(ctx, c, draw, base, !stats),
     h("div", { class: "cols" },
       card("Prizes", table([
         { name: "Prize", lead: true, cell: (p) => p.name },
@@ -152,7 +152,7 @@ function layerList(place, price) {
   };
 }
 
-function proofCard(ctx, c, draw, base) {
+function proofCard(ctx, c, draw, base, archived) {
   const result = h("div", { id: "proof" });
   const button = h("button", { type: "button", class: "primary", onclick: async () => {
     button.disabled = true;
@@ -166,8 +166,8 @@ function proofCard(ctx, c, draw, base) {
   const shown = draw.winners.slice(0, 50);
   return h("section", { class: "card stack" },
     h("div", { class: "row spread" }, h("h2", {}, `The draw: ${count(draw.winners.length)} winner${draw.winners.length === 1 ? "" : "s"}`),
-      h("div", { class: "actions" }, button, h("a", { class: "button", href: `${base}/proof`, download: `proof-${c.id}.json` }, "Download the proof"))),
-    result,
+      !archived && h("div", { class: "actions" }, button, h("a", { class: "button", href: `${base}/proof`, download: `proof-${c.id}.json` }, "Download the proof"))),
+    archived ? h("p", { class: "note" }, "The purchases are archived. The proof is made of their file, by ", h("code", {}, `fairlead archive proof ${c.id} --archives DIRECTORY`), ".") : result,
     table([
       { name: "Prize", lead: true, cell: (w) => w.prize },
       { name: "Account", cell: (w) => account(w.account) },
