@@ -192,6 +192,12 @@ func (r *replica) read(ctx context.Context, timeout time.Duration, read func(con
 	if r == nil || !allowed {
 		return false
 	}
+	ok := r.try(ctx, after, timeout, read)
+	answered(ok)
+	return ok
+}
+
+func (r *replica) try(ctx context.Context, after standby.Position, timeout time.Duration, read func(context.Context, *pgxpool.Pool) error) bool {
 	pool, using, done := r.use(ctx, after)
 	if pool == nil {
 		return false
@@ -208,7 +214,6 @@ func (r *replica) read(ctx context.Context, timeout time.Duration, read func(con
 		return false
 	}
 	r.served.Add(1)
-	answered()
 	return true
 }
 

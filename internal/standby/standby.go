@@ -36,8 +36,8 @@ type key struct{}
 
 // scope is what [Allow] puts into a context.
 type scope struct {
-	after Position
-	used  atomic.Bool
+	after      Position
+	used, left atomic.Bool
 }
 
 // Allow marks the reads of a context as ones that a standby may answer which has replayed after. used reports whether it has answered one.
@@ -46,11 +46,18 @@ func Allow(ctx context.Context, after Position) (allowed context.Context, used f
 	return context.WithValue(ctx, key{}, s), s.used.Load
 }
 
-// Allowed returns what [Allow] has said, and what is to be called when a standby has answered a read.
-func Allowed(ctx context.Context) (after Position, answered func(), ok bool) {
+// Allowed returns what [Allow] has said, and what is to be called with whether a standby has answered a read. Once one could not, none may answer what
+// is read after that: it may lack what the primary has shown.
+func Allowed(ctx context.Context) (after Position, answered func(byStandby bool), ok bool) {
 	s, ok := ctx.Value(key{}).(*scope)
-	if !ok {
+	if !ok || s.left.Load() {
 		return 0, nil, false
 	}
-	return s.after, func() { s.used.Store(true) }, true
+	return s.after, func(byStandby bool) {
+		if byStandby {
+			s.used.Store(true)
+		} else {
+			s.left.Store(true)
+		}
+	}, true
 }

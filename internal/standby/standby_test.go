@@ -19,6 +19,25 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestAllowed: a standby may answer a request's reads until it could not answer one.
+func TestAllowed(t *testing.T) {
+	t.Parallel()
+	if _, _, ok := Allowed(t.Context()); ok {
+		t.Error("a standby may answer what nobody has allowed it")
+	}
+	ctx, used := Allow(t.Context(), 7)
+	for i, byStandby := range []bool{true, true, false} {
+		after, answered, ok := Allowed(ctx)
+		if after != 7 || !ok || used() != (i > 0) {
+			t.Fatalf("read %d: after %v, allowed: %v, used: %v", i, after, ok, used())
+		}
+		answered(byStandby)
+	}
+	if _, _, ok := Allowed(ctx); ok || !used() {
+		t.Errorf("after the primary was asked, a standby may answer: %v, has answered: %v", ok, used())
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add("16/B374D848")
 	f.Add("0/0")
