@@ -30,6 +30,8 @@ const (
 	maxClosing = 8
 	// closePause is the wait before a round is tried again that could not be closed, or was found not to be over.
 	closePause = tick / 2
+	// tellEvery is how often it is logged that a round can't be closed, as long as that is for the same reason.
+	tellEvery = 30 * time.Second
 )
 
 // Closer is the work of the one process that leads all auctions: it closes every round at its end, which opens the next
@@ -50,7 +52,8 @@ type Closer struct {
 
 // Lead closes rounds until ctx ends or a leader with a newer term has closed one. When it returns, everything that it
 // started has ended. It closes overdue rounds at once, and later ones within milliseconds of their end, as long as fewer
-// than eight attempts hang. Failures are logged and tried again half a second later. Countdowns come at each whole second
+// than eight attempts hang. Failures are tried again half a second later, and logged
+// where they are new, or each half minute. Countdowns come at each whole second
 // of the database's clock, the first of a round within a second and a half of its start.
 func (c *Closer) Lead(ctx context.Context, term int64) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -91,6 +94,8 @@ type round struct {
 	awaited   bool          // a goroutine waits for its end, or closes it
 	since     time.Duration // local time of the close that opened it
 	notBefore time.Duration // local time of the next attempt to close it
+	told      string        // the failure that was logged last
+	toldAt    time.Duration // when that was, in local time
 }
 
 // same reports whether nothing has changed: a round that was extended, or the next one, is another matter.
@@ -214,7 +219,7 @@ func (t *tenure) await(ctx context.Context, r *round) {
 			t.end()
 			return
 		case err != nil:
-			t.log.WarnContext(ctx, "round not closed", "auction", one.Auction, "round", one.Round, "error", err)
+			t.tell(ctx, r, one, err)
 		case closed == nil: // Another process closed it, or it was extended.
 			select {
 			case t.wake <- struct{}{}:
@@ -239,6 +244,19 @@ func (t *tenure) await(ctx context.Context, r *round) {
 			r.Round, r.EndsAt = open.Number, *open.EndsAt
 		}
 		t.mu.Unlock()
+	}
+}
+
+// tell logs that a round was not closed, and why, unless that is known.
+func (t *tenure) tell(ctx context.Context, r *round, one Running, err error) {
+	t.mu.Lock()
+	known := r.told == err.Error() && t.local()-r.toldAt < tellEvery
+	if !known {
+		r.told, r.toldAt = err.Error(), t.local()
+	}
+	t.mu.Unlock()
+	if !known {
+		t.log.WarnContext(ctx, "round not closed: it is tried again until it can be", "auction", one.Auction, "round", one.Round, "error", err)
 	}
 }
 

@@ -3,7 +3,9 @@ package auction_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -364,6 +366,26 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		if len(s.counted) != 1 {
 			t.Errorf("counted %+v", s.counted)
 		}
+	})
+}
+
+// TestALastingFailureIsToldNowAndThen has a round that can't be closed for 65 s: that is logged at once, and twice more, and the round is closed as soon as it can be.
+func TestALastingFailureIsToldNowAndThen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		a := s.add(time.Second, time.Hour)
+		a.fails = 130
+		var log strings.Builder
+		closer := s.closer()
+		closer.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
+		defer cancel()
+		closer.Lead(ctx, 1)
+		if told := strings.Count(log.String(), "round not closed"); told != 3 || a.fails != 0 {
+			t.Errorf("told %d times, with %d failures left:\n%s", told, a.fails, &log)
+		}
+		s.checkCloses(t, a, 66*time.Second, 1)
 	})
 }
 
