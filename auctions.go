@@ -55,6 +55,7 @@ func (s *Server) startAuctions(registry *prometheus.Registry) (err error) {
 			s.hub.Committed(auction.Topic(id), events[len(events)-1].Seq, func() []live.Event { return postgres.LiveEvents(events) })
 		},
 	})
+	s.overdue = observer.RoundOverdue
 	s.onClose(s.auction.Close)
 	elections, err := postgres.NewElections(s.db)
 	if err != nil {
@@ -74,7 +75,7 @@ func (s *Server) startAuctions(registry *prometheus.Registry) (err error) {
 // lead closes rounds and counts them down whenever this process is elected, until ctx ends.
 func (s *Server) lead(ctx context.Context) {
 	closer := &auction.Closer{
-		Reader: s.auction, Execute: s.auction.Execute, Logger: s.logger,
+		Reader: s.auction, Execute: s.auction.Execute, Overdue: s.overdue, Logger: s.logger,
 		Broadcast: func(id uuid.UUID, e auction.Event) { s.hub.Broadcast(auction.Topic(id), postgres.LiveEvent(e)) },
 	}
 	s.election.Run(ctx, closer.Lead)

@@ -78,6 +78,7 @@ type Server struct {
 	lockMetrics *lockprom.Metrics
 	storedKeys  func(n int64) // for metrics
 	snapshots   func(seconds float64, transactions int64)
+	overdue     func(time.Duration)
 	registry    *prometheus.Registry
 	recent      *recent.Hour     // what was measured lately
 	traces      *tracing.Tracing // nil when they are off

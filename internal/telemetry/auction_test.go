@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,7 +22,7 @@ func TestAuctions(t *testing.T) {
 	} {
 		want[bids(outcome)] = sample{}
 	}
-	for _, n := range []string{"extensions_total", "rounds_closed_total", "leader_term", "is_leader"} {
+	for _, n := range []string{"extensions_total", "rounds_closed_total", "leader_term", "is_leader", "round_overdue_seconds"} {
 		want["fairlead_auction_"+n] = sample{}
 	}
 	expect(t, r, want) // All of them are there from the start, so that an alert on absence makes sense.
@@ -31,9 +32,11 @@ func TestAuctions(t *testing.T) {
 	a.BidsDecided(auction.OutcomeCooldown, 3)
 	a.RoundsExtended(2)
 	a.RoundClosed()
+	a.RoundOverdue(1500 * time.Millisecond)
 	a.Leading("auctions", 4, true)
 	want[bids("accepted")], want[bids("cooldown")] = sample{value: 9}, sample{value: 3}
 	want["fairlead_auction_extensions_total"], want["fairlead_auction_rounds_closed_total"] = sample{value: 2}, sample{value: 1}
+	want["fairlead_auction_round_overdue_seconds"] = sample{value: 1.5}
 	want["fairlead_auction_leader_term"], want["fairlead_auction_is_leader"] = sample{value: 4}, sample{value: 1}
 	expect(t, r, want)
 	a.Leading("auctions", 4, false)

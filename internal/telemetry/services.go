@@ -18,6 +18,7 @@ import (
 type Auctions[O ~string] struct {
 	extensions, closed prometheus.Counter
 	term, leading      prometheus.Gauge
+	overdue            prometheus.Gauge
 	bids               map[O]prometheus.Counter
 }
 
@@ -30,6 +31,7 @@ func NewAuctions[O ~string](r prometheus.Registerer, outcomes []O) *Auctions[O] 
 		extensions: m.counter("extensions_total", "Rounds' ends moved by late bids."),
 		closed:     m.counter("rounds_closed_total", "Rounds settled by this process."),
 		term:       m.gauge("leader_term", "The last term in which this process led; 0 before the first."),
+		overdue:    m.gauge("round_overdue_seconds", "For how long the round is over that has waited longest for its close, as the leader sees it; 0: none is, or another process leads."),
 		leading:    m.gauge("is_leader", "Whether this process is the leader, 1 or 0. More than one in sum is a bug."),
 	}
 	for _, outcome := range outcomes {
@@ -46,6 +48,9 @@ func (a *Auctions[O]) RoundsExtended(n int) { a.extensions.Add(float64(n)) }
 
 // RoundClosed implements the observer of the auctions.
 func (a *Auctions[O]) RoundClosed() { a.closed.Inc() }
+
+// RoundOverdue notes what the leader says of the round that has waited longest for its close.
+func (a *Auctions[O]) RoundOverdue(d time.Duration) { a.overdue.Set(d.Seconds()) }
 
 // Leading implements the observer of an election, for the one election that the auctions' leader holds.
 func (a *Auctions[O]) Leading(_ string, term int64, leading bool) {

@@ -47,7 +47,9 @@ type Closer struct {
 	Execute func(ctx context.Context, auction uuid.UUID, c command.Command[Op]) (command.Answer, error)
 	// Broadcast is given one [EventCountdown] a second for each round whose end is to come. It must not block.
 	Broadcast func(auction uuid.UUID, e Event)
-	Logger    *slog.Logger // may be nil
+	// Overdue is told after each look, and at the end, for how long the round is over that has waited longest for its close; 0: none is. It may be nil.
+	Overdue func(time.Duration)
+	Logger  *slog.Logger // may be nil
 }
 
 // Lead closes rounds until ctx ends or a leader with a newer term has closed one. When it returns, everything that it
@@ -61,6 +63,9 @@ func (c *Closer) Lead(ctx context.Context, term int64) {
 	t := &tenure{
 		Closer: c, term: term, log: log.With("term", term), end: cancel, slots: make(chan struct{}, maxClosing),
 		wake: make(chan struct{}, 1), origin: time.Now(), open: map[uuid.UUID]*round{},
+	}
+	if c.Overdue != nil {
+		defer c.Overdue(0) // From here on it is the next leader's.
 	}
 	// Nothing that was started outlives the tenure.
 	defer t.background.Wait()
@@ -146,6 +151,19 @@ func (t *tenure) read(ctx context.Context) {
 			delete(t.open, id)
 		}
 	}
+	if t.Overdue != nil {
+		t.Overdue(t.overdue())
+	}
+}
+
+// overdue is for how long the round is over that has waited longest for its close. The caller holds the mutex.
+func (t *tenure) overdue() (longest time.Duration) {
+	for _, r := range t.open {
+		if r.Round > 0 {
+			longest = max(longest, t.now().Sub(r.EndsAt))
+		}
+	}
+	return longest
 }
 
 // setClock corrects the estimate of the database's clock. The database read its clock between the question and the answer,

@@ -377,13 +377,18 @@ func TestALastingFailureIsToldNowAndThen(t *testing.T) {
 		a := s.add(time.Second, time.Hour)
 		a.fails = 130
 		var log strings.Builder
+		var longest, last time.Duration
 		closer := s.closer()
+		closer.Overdue = func(d time.Duration) { longest, last = max(longest, d), d }
 		closer.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
 		defer cancel()
 		closer.Lead(ctx, 1)
 		if told := strings.Count(log.String(), "round not closed"); told != 3 || a.fails != 0 {
 			t.Errorf("told %d times, with %d failures left:\n%s", told, a.fails, &log)
+		}
+		if longest < 60*time.Second || longest > 66*time.Second || last != 0 {
+			t.Errorf("overdue by %v at most, and by %v at the end", longest, last)
 		}
 		s.checkCloses(t, a, 66*time.Second, 1)
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -94,4 +95,33 @@ func stall(ctx context.Context, s *server, topic string) {
 		return
 	}
 	<-ctx.Done()
+}
+
+// TestRoundLate ends a round whose seller can't be paid, since the account is full.
+func TestRoundLate(t *testing.T) {
+	torture(t)
+	database := newDatabase(t)
+	server := newServer(t, database)
+	server.accounts(t, "bidder")
+	server.posts(t, "/v1/accounts", `{"id":"seller","currency":"SIM"}`, nil)
+	const most = 1<<53 - 1 // of one deposit; an account holds 1,023 more than as many
+	var deposits []string
+	for i := range 1024 {
+		deposits = append(deposits, fmt.Sprintf(`{"key":"deposit-%d","path":"/v1/deposits","body":{"account":"seller","amount":%d}}`, i, int64(most)))
+	}
+	server.posts(t, "/v1/commands", `{"commands":[`+strings.Join(deposits, ",")+`]}`, nil)
+	var auction thing
+	server.posts(t, "/v1/auctions", `{"title":"late","currency":"SIM","seller":"seller","rounds":[{"winners":1,"duration":"3s"}]}`, &auction)
+	server.posts(t, "/v1/auctions/"+auction.ID+"/start", ``, nil)
+	server.posts(t, "/v1/auctions/"+auction.ID+"/bids", `{"account":"bidder","amount":5000}`, nil)
+	s := newStage(t, database, server)
+	s.breaks()
+	s.fires("FairleadRoundLate")
+	section := sectionOf(t, "FairleadRoundLate")
+	section.says(t, "take money from the seller's account")
+	s.operator.runs(t, section, "curl", "SELLER", "seller", "AMOUNT", "5000")
+	s.ends("FairleadRoundLate", "there was room for the price on the seller's account")
+	if server.does(t, http.MethodGet, "/v1/auctions/"+auction.ID, "", &auction); auction.Status != "completed" {
+		t.Errorf("the auction is %s", auction.Status)
+	}
 }
