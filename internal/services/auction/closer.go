@@ -47,7 +47,7 @@ type Closer struct {
 	Execute func(ctx context.Context, auction uuid.UUID, c command.Command[Op]) (command.Answer, error)
 	// Broadcast is given one [EventCountdown] a second for each round whose end is to come. It must not block.
 	Broadcast func(auction uuid.UUID, e Event)
-	// Overdue is told after each look, and at the end, for how long the round is over that has waited longest for its close; 0: none is. It may be nil.
+	// Overdue is told after each look, and at the end, for how long the round is over that has waited longest for its close; 0: none is. It must not block, and may be nil.
 	Overdue func(time.Duration)
 	Logger  *slog.Logger // may be nil
 }
@@ -113,6 +113,7 @@ func (t *tenure) now() time.Time { return t.zero.Add(t.local()) }
 
 // read looks the open rounds up, and begins to wait for the ends that are near.
 func (t *tenure) read(ctx context.Context) {
+	defer t.tellOverdue() // Also of what is known when nothing can be read.
 	sent := t.local()
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -151,19 +152,22 @@ func (t *tenure) read(ctx context.Context) {
 			delete(t.open, id)
 		}
 	}
-	if t.Overdue != nil {
-		t.Overdue(t.overdue())
-	}
 }
 
-// overdue is for how long the round is over that has waited longest for its close. The caller holds the mutex.
-func (t *tenure) overdue() (longest time.Duration) {
+// tellOverdue tells for how long the round is over that has waited longest for its close.
+func (t *tenure) tellOverdue() {
+	if t.Overdue == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var longest time.Duration
 	for _, r := range t.open {
 		if r.Round > 0 {
 			longest = max(longest, t.now().Sub(r.EndsAt))
 		}
 	}
-	return longest
+	t.Overdue(longest)
 }
 
 // setClock corrects the estimate of the database's clock. The database read its clock between the question and the answer,

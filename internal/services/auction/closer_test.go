@@ -376,6 +376,12 @@ func TestALastingFailureIsToldNowAndThen(t *testing.T) {
 		s := newStage()
 		a := s.add(time.Second, time.Hour)
 		a.fails = 130
+		s.during.Go(func() { // What is known is told without a look, too.
+			time.Sleep(5 * time.Second)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.readFails = 1000
+		})
 		var log strings.Builder
 		var longest, last time.Duration
 		closer := s.closer()
@@ -384,6 +390,7 @@ func TestALastingFailureIsToldNowAndThen(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
 		defer cancel()
 		closer.Lead(ctx, 1)
+		s.during.Wait()
 		if told := strings.Count(log.String(), "round not closed"); told != 3 || a.fails != 0 {
 			t.Errorf("told %d times, with %d failures left:\n%s", told, a.fails, &log)
 		}
