@@ -52,7 +52,7 @@ func TestConsoleArchivedSales(t *testing.T) {
 	look("archived-public", "/p/campaigns/"+drawn, "5 of 5 sold")
 	b.write("main", "position", fmt.Sprint(place["id"]))
 	b.click("main", "Check")
-	b.await("that the position is archived", `document.body.textContent.includes("The sales of this campaign are archived")`)
+	b.await("that the position is archived", `document.body.textContent.includes("This campaign’s sales are archived")`)
 	b.shoot("archived-position")
 	look("archived-public-cancelled", "/p/campaigns/"+cancelled, "2 of 6 sold")
 	look("archived-account", "/console/accounts/old-03", "old-03")

@@ -43,7 +43,7 @@ func TestArchiveBehindTheReplica(t *testing.T) {
 	if now, _ := db.Replica(); n != 5 || archived || now.Served == before.Served {
 		t.Errorf("the standby that is behind has %d owners, archived: %v, %+v", n, archived, now)
 	}
-	// What the standby fails to answer goes to the primary, and what is read next, too.
+	// The primary answers a read that the standby fails, and every later read of that request.
 	ctx := allow(t, 0)
 	if _, err := query(ctx, db.reads, pgx.RowTo[int], `SELECT 1 / (2 * pg_is_in_recovery()::integer - 2)`); err != nil { // The standby divides by zero.
 		t.Error(err)

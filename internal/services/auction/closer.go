@@ -30,7 +30,7 @@ const (
 	maxClosing = 8
 	// closePause is the wait before a round is tried again that could not be closed, or was found not to be over.
 	closePause = tick / 2
-	// tellEvery is how often it is logged that a round can't be closed, as long as that is for the same reason.
+	// tellEvery is how often it is logged that a round can't be closed, whatever the reason: reasons may name another connection each time.
 	tellEvery = 30 * time.Second
 )
 
@@ -54,8 +54,8 @@ type Closer struct {
 
 // Lead closes rounds until ctx ends or a leader with a newer term has closed one. When it returns, everything that it
 // started has ended. It closes overdue rounds at once, and later ones within milliseconds of their end, as long as fewer
-// than eight attempts hang. Failures are tried again half a second later, and logged
-// where they are new, or each half minute. Countdowns come at each whole second
+// than eight attempts hang. Failures are tried again half a second later; the first of
+// a round is logged, and then one each half minute. Countdowns come at each whole second
 // of the database's clock, the first of a round within a second and a half of its start.
 func (c *Closer) Lead(ctx context.Context, term int64) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,8 +99,7 @@ type round struct {
 	awaited   bool          // a goroutine waits for its end, or closes it
 	since     time.Duration // local time of the close that opened it
 	notBefore time.Duration // local time of the next attempt to close it
-	told      string        // the failure that was logged last
-	toldAt    time.Duration // when that was, in local time
+	tellAfter time.Duration // local time from which a failure is logged again
 }
 
 // same reports whether nothing has changed: a round that was extended, or the next one, is another matter.
@@ -269,15 +268,16 @@ func (t *tenure) await(ctx context.Context, r *round) {
 	}
 }
 
-// tell logs that a round was not closed, and why, unless that is known.
+// tell logs that a round was not closed, and why, unless it did so a short while ago.
 func (t *tenure) tell(ctx context.Context, r *round, one Running, err error) {
 	t.mu.Lock()
-	known := r.told == err.Error() && t.local()-r.toldAt < tellEvery
-	if !known {
-		r.told, r.toldAt = err.Error(), t.local()
+	now := t.local()
+	due := now >= r.tellAfter
+	if due {
+		r.tellAfter = now + tellEvery
 	}
 	t.mu.Unlock()
-	if !known {
+	if due {
 		t.log.WarnContext(ctx, "round not closed: it is tried again until it can be", "auction", one.Auction, "round", one.Round, "error", err)
 	}
 }

@@ -50,7 +50,7 @@ function build(main, first) {
       const p = JSON.parse(new TextDecoder().decode(bytes));
       fill(included, h("p", { class: "note good" }, `The server says: position ${p.position.layer}/${p.position.number} of ${shortAlias(p.position.alias)} was sealed, as number ${count(p.index + 1)} of ${count(p.size)} under the root. Its proof names the account, so it is its owner’s: GET /v1/campaigns/ID/proof/positions/POSITION. It can be verified below.`));
     } catch (error) {
-      const missing = error.message.includes("archived") ? "The sales of this campaign are archived, and its positions can’t be looked up here. Whoever runs it can still make the proof of the draw." : "There is no such position in this campaign.";
+      const missing = error.message.includes("archived") ? "This campaign’s sales are archived, so this page can’t find positions. The operator can still make the proof of the draw." : "There is no such position in this campaign.";
       fill(included, h("p", { class: "note" }, error.code === "not_drawn" ? "The positions are sealed when the last one is sold." : error.status === 404 ? missing : error.message));
     }
   }
