@@ -377,8 +377,9 @@ func (r *runner) tell(a *record, doing string, done, total int64) {
 }
 
 // locking runs a transaction that locks tables. Where somebody uses one for long, it gives up before commands have to wait, and tries again, until ctx ends.
+// An autovacuum is asked to leave once only: the tries may go on for hours, and the other tables need their vacuum.
 func (r *runner) locking(ctx context.Context, a *record, doing string, change func(pgx.Tx) error) error {
-	for told := false; ; {
+	for told, asked := false, false; ; asked = true {
 		err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, partitions.LockTimeout); err != nil {
 				return err
@@ -391,6 +392,9 @@ func (r *runner) locking(ctx context.Context, a *record, doing string, change fu
 		if !told && r.Progress != nil {
 			told = true
 			r.Progress(Progress{Archive: a.Number, Upto: partitions.Time(a.Upto), Doing: doing, Waiting: true})
+		}
+		if !asked {
+			pgkit.AskVacuum(ctx, r.pool, "")
 		}
 		if !wait.For(ctx, lockPause) {
 			return ctx.Err()

@@ -43,7 +43,13 @@ func Install(ctx context.Context, db Beginner, lock int64, schema string, parts 
 		err := install(ctx, db, lock, schema, parts)
 		code := Code(err)
 		again := code == LockTimeout || try < installRaces && slices.Contains(races(), code)
-		if !again || inside || time.Since(start) > installFor || !wait.For(ctx, installPause) {
+		if !again || inside || time.Since(start) > installFor {
+			return err
+		}
+		if code == LockTimeout {
+			AskVacuum(ctx, db, schema)
+		}
+		if !wait.For(ctx, installPause) {
 			return err
 		}
 	}

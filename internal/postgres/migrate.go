@@ -84,14 +84,25 @@ const (
 	selectSupport = `SELECT oldest FROM schema_support`
 	// removing, with the step's own number behind it, is in the UPDATE of a step that removes something. It must not be taken while
 	// servers that only know older steps are at work.
-	removing      = `schema_support SET oldest = `
+	removing = `schema_support SET oldest = `
+	// selectUsers tells which transactions have used which tables for more than a second.
+	selectUsers = `SELECT coalesce(string_agg(tables || ' (by ' || who || ')', ', ' ORDER BY tables), '') FROM (
+		SELECT string_agg(DISTINCT c.relname, ', ') AS tables, CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+			ELSE coalesce(nullif(a.backend_type, 'client backend'), 'process') || ' ' || l.pid || coalesce(', ' || nullif(a.application_name, ''), '') || coalesce(', ' || a.state, '')
+				|| coalesce(', for ' || extract(epoch FROM clock_timestamp() - a.xact_start)::bigint || ' s', '') END AS who
+		FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace LEFT JOIN pg_stat_activity AS a USING (pid)
+		WHERE l.locktype = 'relation' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND l.pid IS DISTINCT FROM pg_backend_pid() AND c.relkind IN ('r', 'p') AND n.nspname = current_schema()
+			AND (a.xact_start IS NULL OR clock_timestamp() - a.xact_start > interval '1 second')
+		GROUP BY l.virtualtransaction, l.pid, a.backend_type, a.application_name, a.state, a.xact_start) AS u`
 	selectServers = `SELECT name || ' (' || version || ', step ' || step || ')' FROM servers WHERE step < $1 AND at > clock_timestamp() - $2::interval ORDER BY name`
 )
 
 // Migrate brings the schema of the database at url up to date and returns the steps that it applied. Any number of
 // processes may call it at once: a lock in the database lets one of them work. The packages of locks and sagas install their own tables.
 //
-// Commands go on meanwhile. A step that meets a table which somebody has locked gives up soon and is tried again, for a minute.
+// Commands go on meanwhile. A step that meets a table which somebody has locked gives up soon and is tried again, for a minute; an autovacuum is
+// asked to leave it. The error names who else uses tables then.
 // Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], [ErrEncoding], or the database's.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	return migrateWith(ctx, url, electionSchema, migrations)
@@ -130,7 +141,16 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 				return partition(ctx, url)
 			}
 			// A step that somebody has cancelled, or whose rows are in its way, would end so again.
-			if verdict, _ := pgkit.Classify(err, pgkit.QueryCanceled, pgkit.UniqueViolation); verdict != pgkit.Conflict || time.Since(start) > migrateFor || !wait.For(ctx, stepPause) {
+			verdict, _ := pgkit.Classify(err, pgkit.QueryCanceled, pgkit.UniqueViolation)
+			switch {
+			case verdict != pgkit.Conflict:
+				return err
+			case time.Since(start) > migrateFor:
+				return inTheWay(ctx, url, err)
+			case isLockTimeout(err):
+				askVacuum(ctx, url)
+			}
+			if !wait.For(ctx, stepPause) {
 				return err
 			}
 		}
@@ -160,10 +180,36 @@ func partition(ctx context.Context, url string) (err error) {
 			return err
 		case time.Since(start) > partitionFor:
 			return nil
-		case !wait.For(ctx, stepPause):
+		}
+		pgkit.AskVacuum(ctx, conn, "")
+		if !wait.For(ctx, stepPause) {
 			return ctx.Err()
 		}
 	}
+}
+
+// askVacuum has autovacuum leave the tables that a step wants to change.
+func askVacuum(ctx context.Context, url string) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil { // As the next try of the step will tell.
+		return
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	pgkit.AskVacuum(ctx, conn, "")
+}
+
+// inTheWay adds to the error of a step that has waited in vain who uses the tables for long.
+func inTheWay(ctx context.Context, url string, err error) error {
+	conn, failed := pgx.Connect(ctx, url)
+	if failed != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var users string
+	if failed := conn.QueryRow(ctx, selectUsers).Scan(&users); failed != nil || users == "" {
+		return err
+	}
+	return fmt.Errorf("%w: a step that changes tables has waited for %v in vain; in use are %s: end what uses them, or try again later", err, migrateFor, users)
 }
 
 // checkSupport decides whether a binary whose newest step is so can work with a schema that is at a later one.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"regexp"
 	"slices"
@@ -143,6 +144,50 @@ func TestStepWaitsForNobody(t *testing.T) {
 				t.Error("nothing was changed")
 			}
 		})
+	}
+}
+
+// TestStepsAskAutovacuum has a step meet an autovacuum that would take minutes: it leaves the table, and the change is made.
+func TestStepsAskAutovacuum(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	url := server.URL()
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), url)))
+	db := open(t, Options{URL: url})
+	exec(t, db, `ALTER SYSTEM SET autovacuum_naptime = '1s'`)
+	exec(t, db, `SELECT pg_reload_conf()`)
+	// A page each 100 ms.
+	exec(t, db, `ALTER TABLE accounts SET (autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_limit = 1, autovacuum_vacuum_cost_delay = 100)`)
+	exec(t, db, `INSERT INTO accounts (id, currency, available, held, version, created_at) SELECT 'many/' || n, 'SIM', 0, 0, 1, now() FROM generate_series(1, 100000) AS n`)
+	exec(t, db, `DELETE FROM accounts WHERE id LIKE 'many/%'`)
+	const atWork = `SELECT count(*) FROM pg_stat_progress_vacuum WHERE relid = 'accounts'::regclass AND phase IN ('scanning heap', 'vacuuming heap')`
+	testwait.Eventually(t, patience, "an autovacuum", func() bool { return ask[int](t, db, atWork) == 1 })
+
+	began := time.Now()
+	applied, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
+	if err != nil || len(applied) != 1 {
+		t.Fatalf("%+v, %v", applied, err)
+	}
+	if took := time.Since(began); took > migrateFor {
+		t.Errorf("after %v: the step has waited for the autovacuum's end", took)
+	}
+}
+
+// TestStepNamesWhoIsInTheWay has a step wait for a transaction in vain.
+func TestStepNamesWhoIsInTheWay(t *testing.T) {
+	t.Parallel()
+	url := pgtest.NewDatabase(t, migrated)
+	reader := pgtest.Connect(t, url)
+	testwait.Must(t, testwait.Err(reader.Exec(t.Context(), `SET application_name = 'a report'`)))
+	testwait.Must(t, testwait.Err(reader.Exec(t.Context(), `BEGIN; SELECT count(*) FROM accounts`)))
+	pid := reader.PgConn().PID()
+	want := fmt.Sprintf("accounts (by process %d, a report, idle in transaction, for ", pid)
+	testwait.Eventually(t, patience, "the name of who uses accounts", func() bool {
+		return strings.Contains(inTheWay(t.Context(), url, errEmpty).Error(), want)
+	})
+	testwait.Must(t, testwait.Err(reader.Exec(t.Context(), `COMMIT`)))
+	if err := inTheWay(t.Context(), url, errEmpty); !errors.Is(err, errEmpty) || err.Error() != errEmpty.Error() {
+		t.Errorf("with nobody in the way: %v", err)
 	}
 }
 

@@ -257,7 +257,7 @@ func attach(ctx context.Context, db Begin, t Turn) error {
 }
 
 // locking runs a transaction that locks tables, or rows that commands change. It gives up before commands have to wait for long, and is tried again a few
-// times, as an autovacuum may be in the way.
+// times. An autovacuum that is in the way is asked to leave.
 func locking(ctx context.Context, db Begin, change func(pgx.Tx) error) error {
 	for tries := 1; ; tries++ {
 		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
@@ -266,7 +266,13 @@ func locking(ctx context.Context, db Begin, change func(pgx.Tx) error) error {
 			}
 			return change(tx)
 		})
-		if pgkit.Code(err) != pgkit.LockTimeout || tries == lockTries || !wait.For(ctx, lockPause) {
+		if pgkit.Code(err) != pgkit.LockTimeout || tries == lockTries {
+			return err
+		}
+		if tries == 1 {
+			pgkit.AskVacuum(ctx, db, "")
+		}
+		if !wait.For(ctx, lockPause) {
 			return err
 		}
 	}
