@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -83,6 +84,10 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
 	newAccountRow:    "", // see contests
 	referenceRow:     "", // likewise
+	holdTable:        "",
+	legTable:         "",
+	referenceTable:   "",
+	auditTable:       "",
 	otherRow:         `SELECT unnest($1::text[])`,
 }
 
@@ -108,7 +113,7 @@ type blockedRow struct {
 	id   string
 }
 
-func (r blockedRow) String() string { return string(r.kind) + " " + r.id }
+func (r blockedRow) String() string { return strings.TrimSuffix(string(r.kind)+" "+r.id, " ") }
 
 // blockedRows are the rows that a batch found locked by somebody else. Commands that need one leave their batch and wait by
 // themselves, and later ones do not try. One goroutine looks, on one connection, which rows have become free; it runs while
@@ -294,7 +299,7 @@ func (b *blockedRows) free(kind rowKind) []string {
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, probeTimeout)
 	defer cancel()
-	if contests[kind] != "" {
+	if contests[kind] != "" || tables[kind] != "" {
 		return b.uncontested(ctx, kind, ids)
 	}
 	rows, err := b.db.pool.Query(ctx, probes[kind], ids)
@@ -330,6 +335,9 @@ func contested(ctx context.Context, tx pgx.Tx, kind rowKind, ids []string) (take
 	var b pgx.Batch
 	b.Queue(`SAVEPOINT contest`)
 	b.Queue(`SELECT set_config('lock_timeout', '1ms', true)`)
+	if tables[kind] != "" {
+		return contestedTable(ctx, tx, &b, kind, ids)
+	}
 	b.Queue(contests[kind], ids)
 	b.Queue(`ROLLBACK TO SAVEPOINT contest`)
 	err = pgkit.Send(ctx, tx, &b)

@@ -74,6 +74,16 @@ const ledgerTransaction = "ledger"
 
 // commitLocked locks, reads, decides and writes.
 func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, aside *setAside, decide func(*ledger.Unit)) error {
+	without, err := aside.without(ctx, tx, want.Parts)
+	if err != nil {
+		return err
+	}
+	if without[ledger.Holds] != nil {
+		want.Holds = nil
+	}
+	if without[ledger.References] != nil {
+		want.References = nil
+	}
 	accounts := want.Accounts
 	if len(want.Holds) > 0 {
 		owners, err := holdOwners(ctx, tx, want.Holds)
@@ -95,7 +105,7 @@ func (l *Ledger) commitLocked(ctx context.Context, tx pgx.Tx, want ledger.Want, 
 	if err := setHoldsAside(ctx, tx, aside, book, want.Holds); err != nil {
 		return err
 	}
-	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known)}
+	unit := &ledger.Unit{Book: book, Keys: idempotency.NewBatch(known), Without: without}
 	decide(unit)
 
 	var b pgx.Batch
@@ -191,7 +201,7 @@ func (l *Ledger) commitSpeculative(ctx context.Context, want ledger.Want, inTurn
 	switch {
 	case len(want.Holds) > 0:
 		return speculation.NotSent(speculation.Command, nil)
-	case l.db.blocked.find(referenceRow, want.References...) != nil:
+	case l.db.blocked.find(referenceRow, want.References...) != nil, l.db.blocked.findTable(want.Parts) != nil:
 		return speculation.NotSent(speculation.Blocked, nil)
 	case !inTurn && !l.db.spec.Accounts.Trusted():
 		return speculation.NotSent(speculation.Backoff, nil)

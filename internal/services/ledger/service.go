@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -94,12 +95,17 @@ func (s *Service) flush(ctx context.Context, _ lane, batch []command.Command[Op]
 		if reference := ReferenceOf(batch[i].Op); reference != "" {
 			want.References = append(want.References, reference)
 		}
+		for _, p := range partsOf(&batch[i]) {
+			if !slices.Contains(want.Parts, p) {
+				want.Parts = append(want.Parts, p)
+			}
+		}
 	}
 	var answers []command.Answer
 	err := s.store.Commit(ctx, want, func(u *Unit) {
 		answers = command.Decide(batch, u.Keys, func(c command.Command[Op]) (any, error) {
-			if u.Blocked != nil {
-				return nil, u.Blocked
+			if reason := u.blocked(&c); reason != nil {
+				return nil, reason
 			}
 			result, err := Decide(u.Book, c.Op)
 			u.Refused = u.Refused || err != nil

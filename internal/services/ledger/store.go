@@ -18,6 +18,8 @@ type Want struct {
 	Keys     []idempotency.ID
 	// References are those of the commands, repeats allowed. The book gets the completed requests that have them.
 	References []string
+	// Parts are those that the commands work on, each once.
+	Parts []Part
 }
 
 // Unit is what one transaction works on.
@@ -26,6 +28,8 @@ type Unit struct {
 	Keys *idempotency.Batch
 	// Blocked is why nothing can be decided but by its key, nil in the usual case: there is no book then.
 	Blocked error
+	// Without has the parts whose tables somebody else has locked, and why: what works on them is not decided.
+	Without map[Part]error
 	// Refused is set by decide when it refused a command: its reasons were then read from accounts that it may have left
 	// unchanged.
 	Refused bool
