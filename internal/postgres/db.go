@@ -225,7 +225,8 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	db.reads = reads{pool: readPool, presence: db.presence}
 	db.positions, db.records = db.newPositions(), db.newRecords()
 	db.blocked = newBlockedRows(db)
-	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig, newest
+	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig.Copy(), newest
+	db.ready.config.RuntimeParams["lock_timeout"] = strconv.FormatInt(schemaWithin.Milliseconds(), 10)
 	config := cfg.ConnConfig.Copy()
 	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.

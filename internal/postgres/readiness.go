@@ -18,6 +18,8 @@ const (
 	// readyFor is how long the outcome of a write is believed, and readyWithin how long the write and what follows it may take.
 	readyFor    = time.Second
 	readyWithin = 2 * time.Second
+	// schemaWithin is how long a look waits for the table of the schema's steps, which somebody may have locked.
+	schemaWithin = 500 * time.Millisecond
 
 	insufficientPrivilege = "42501"
 	undefinedTable        = "42P01"
@@ -125,6 +127,7 @@ func (r *readiness) write(ctx context.Context) (err error) {
 	var version int64
 	switch err := r.conn.QueryRow(ctx, selectSchema).Scan(&version); {
 	case pgkit.Code(err) == insufficientPrivilege: // Another role migrates, and has not granted this one the look.
+	case isLockTimeout(err): // No command needs the table, so whoever has locked it stops nothing.
 	case err != nil:
 		return unready(operator.UnreadyDatabase, err)
 	case version < r.newest:

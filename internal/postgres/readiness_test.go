@@ -38,6 +38,20 @@ func becomes(t *testing.T, db *DB, want operator.Unreadiness) {
 	}
 }
 
+// TestReadinessIgnoresALockedSchemaTable: a session that locks the table of the steps, which no command needs, takes no server out of a balancer.
+func TestReadinessIgnoresALockedSchemaTable(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	becomes(t, db, "")
+	stranger(t, db, `LOCK TABLE goose_db_version`)
+	for range 3 {
+		db.ready.asked = time.Time{}
+		if err := db.Ready(t.Context()); err != nil {
+			t.Errorf("while the table of the schema's steps is locked: %v", err)
+		}
+	}
+}
+
 // TestReadinessSaysWhy stages each state in which a server commits nothing.
 func TestReadinessSaysWhy(t *testing.T) {
 	t.Parallel()
