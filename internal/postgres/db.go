@@ -227,6 +227,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	db.blocked = newBlockedRows(db)
 	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig.Copy(), newest
 	db.ready.config.RuntimeParams["lock_timeout"] = strconv.FormatInt(schemaWithin.Milliseconds(), 10)
+	db.pooler.settle(&db.ready.config.Config)
 	config := cfg.ConnConfig.Copy()
 	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(speculativeBlockedAfter.Milliseconds(), 10)
 	config.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // A plan for each batch would be the same one.
