@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/server/live"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
@@ -62,7 +63,7 @@ type Options struct {
 	// kept in Data, derived from AdminKey where that is given.
 	SecretsKey string
 
-	// AllowedOrigins are the origins of pages that may use the live stream, beside the server's own.
+	// AllowedOrigins are the origins of pages that may use the live stream, beside the server's own: "https://shop.example". There are no wildcards.
 	AllowedOrigins []string
 	// AllowedHosts are the names in the Host header that [Server.Run] answers to; "*": any. On a loopback listener they are
 	// added to this machine's own names; another listener answers to every name when the list is empty.
@@ -287,6 +288,11 @@ func (o *Options) check() error {
 			return wrong("Ledgers", "%q is no name: 1 to 64 characters of A-Z a-z 0-9 . _ : @ -", name)
 		case name == cross.Local:
 			return wrong("Ledgers", "%q is the name of the server's own ledger", cross.Local)
+		}
+	}
+	for _, origin := range o.AllowedOrigins {
+		if _, err := live.ParseOrigin(origin); err != nil {
+			return wrong("AllowedOrigins", "%q is none: %w", origin, err)
 		}
 	}
 	if o.OTLPEndpoint != "" {

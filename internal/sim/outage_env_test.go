@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -142,6 +143,9 @@ func newOutageStage(t *testing.T, dir string) *outageStage {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		testwait.Check(t, s.postgres.Stop(ctx))
+		if log, _ := os.ReadFile(filepath.Join(dir, "postgres.log")); t.Failed() {
+			t.Logf("end of PostgreSQL's log:\n%s", log[max(0, len(log)-6000):])
+		}
 	})
 	s.url = s.postgres.URL()
 	s.execute(t, `ALTER SYSTEM SET max_wal_size = '512MB'`, `ALTER SYSTEM SET min_wal_size = '256MB'`, `SELECT pg_reload_conf()`)

@@ -150,7 +150,9 @@ func New(s Server, o Options) *Edge {
 	e := &Edge{Options: o, s: s, origins: map[string]struct{}{}, clients: map[*client]struct{}{}, streams: map[string]int{}}
 	e.batches.New, e.buffers.New = newBatch, newBuffer
 	for _, origin := range o.AllowedOrigins {
-		e.origins[strings.ToLower(strings.TrimSuffix(origin, "/"))] = struct{}{}
+		if origin, err := ParseOrigin(origin); err == nil {
+			e.origins[origin] = struct{}{}
+		}
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	return e
