@@ -54,6 +54,7 @@ const (
 	targetRowKind    rowKind = "target"
 	automationRow    rowKind = "automation"
 	subscriptionRow  rowKind = "subscription"
+	placeRowKind     rowKind = "place of a subscription" // by placeID
 	sagaRow          rowKind = "saga"
 	keyRecord        rowKind = "idempotency key" // in hex; not there yet, likewise, but no command waits for one
 	// otherRow names what is no single row, or one that can't be looked at: it is tried again after each look.
@@ -82,13 +83,18 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 	automationRow:    `WITH free AS (SELECT id FROM automations WHERE` + named + freeOrGone + `automations WHERE id = gone)`,
 	subscriptionRow:  `WITH free AS (SELECT id FROM subscriptions WHERE` + named + freeOrGone + `subscriptions WHERE id = gone)`,
 	sagaRow:          `WITH free AS (SELECT id FROM sagas WHERE` + named + freeOrGone + `sagas WHERE id = gone)`,
-	newAccountRow:    "", // see contests
-	referenceRow:     "", // likewise
-	holdTable:        "",
-	legTable:         "",
-	referenceTable:   "",
-	auditTable:       "",
-	otherRow:         `SELECT unnest($1::text[])`,
+	placeRowKind: `WITH free AS (SELECT subscription || '/' || topic FROM subscription_topics
+			WHERE (subscription, topic) IN (SELECT split_part(id, '/', 1)::uuid, split_part(id, '/', 2) FROM unnest($1::text[]) AS id) FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT * FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (
+			SELECT FROM subscription_topics WHERE subscription = split_part(gone, '/', 1)::uuid AND topic = split_part(gone, '/', 2))`,
+	newAccountRow:  "", // see contests
+	referenceRow:   "", // likewise
+	holdTable:      "",
+	legTable:       "",
+	referenceTable: "",
+	auditTable:     "",
+	otherRow:       `SELECT unnest($1::text[])`,
 }
 
 // contests make rows that nobody has made. PostgreSQL shows a row of a transaction that has not ended to nobody: only who tries to

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
@@ -274,7 +275,8 @@ var errNoRetention = errors.New("the retention of events must be positive")
 
 // Prune deletes the events of auctions that are older than the retention, by the database's clock, and notes from which
 // one on they are kept. Accepted bids stay as history but count as expired events, too. Each auction is its own
-// transaction. It returns how many events were deleted, up to an error. Calls may overlap.
+// transaction, and one that another session has locked is left for the next call, which the error says. It returns how many events
+// were deleted, up to any other error. Calls may overlap.
 func (e *Events) Prune(ctx context.Context, retention time.Duration) (int64, error) {
 	if retention <= 0 {
 		return 0, errNoRetention
@@ -282,7 +284,10 @@ func (e *Events) Prune(ctx context.Context, retention time.Duration) (int64, err
 	const agedAuctions = `SELECT number, id FROM auctions
 		WHERE number > $1 AND first_seq <= seq AND created_at < clock_timestamp() - $2::bigint * interval '1 microsecond'
 		ORDER BY number LIMIT $3`
-	var deleted, after int64
+	var (
+		deleted, after int64
+		blocked        error
+	)
 	for {
 		page, err := query(ctx, e.db, pgx.RowToStructByPos[numbered], agedAuctions, after, retention.Microseconds(), pruneBatch)
 		if err != nil {
@@ -291,12 +296,14 @@ func (e *Events) Prune(ctx context.Context, retention time.Duration) (int64, err
 		for _, a := range page {
 			n, err := e.prune(ctx, a.ID, retention)
 			deleted += n
-			if err != nil {
+			if _, locked := errors.AsType[*command.BlockedError](err); locked {
+				blocked = fmt.Errorf("auction %s: %w", a.ID, err)
+			} else if err != nil {
 				return deleted, err
 			}
 		}
 		if len(page) < pruneBatch {
-			return deleted, nil
+			return deleted, blocked
 		}
 		after = page[len(page)-1].Number
 	}
@@ -319,7 +326,7 @@ const findHorizon = `SELECT least(a.seq + 1,
 	FROM auctions AS a, (SELECT clock_timestamp() - $2::bigint * interval '1 microsecond' AS at) AS h WHERE a.id = $1`
 
 func (e *Events) prune(ctx context.Context, id uuid.UUID, retention time.Duration) (deleted int64, err error) {
-	err = e.db.run(ctx, "prune_events", func(ctx context.Context, tx pgx.Tx) error {
+	err = e.db.runOn(ctx, "prune_events", nil, func(ctx context.Context, tx pgx.Tx) error {
 		deleted = 0
 		var first []int64
 		var b pgx.Batch

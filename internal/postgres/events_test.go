@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
@@ -174,6 +175,26 @@ func TestPruneDeletesWhatIsOldAndTellsFromWhereOn(t *testing.T) {
 	}
 	if _, err := log.Prune(t.Context(), 0); err == nil {
 		t.Error("everything was pruned")
+	}
+}
+
+func TestPruneGoesPastALockedAuction(t *testing.T) {
+	t.Parallel()
+	db := tampered(t)
+	s, first := lot(t, db, nil)
+	for _, id := range []uuid.UUID{first, oneLot(t, s)} {
+		exec(t, db, `UPDATE auction_events SET at = at - interval '30 days' WHERE auction = $1`, id)
+		exec(t, db, `UPDATE auctions SET created_at = created_at - interval '60 days' WHERE id = $1`, id)
+	}
+	exec(t, db, `UPDATE log_state SET seen_auctions = (SELECT max(number) FROM auctions)`)
+	goAway := stranger(t, db, `SELECT FROM auctions WHERE number = (SELECT min(number) FROM auctions) FOR UPDATE`)
+	log := NewEvents(db, testViews())
+	if n, err := log.Prune(t.Context(), 7*24*time.Hour); n != 2 || !errors.As(err, new(*command.BlockedError)) {
+		t.Errorf("%d deleted beside a locked auction, want 2: %v", n, err)
+	}
+	goAway()
+	if n, err := log.Prune(t.Context(), 7*24*time.Hour); n != 2 || err != nil {
+		t.Errorf("%d deleted later, want 2: %v", n, err)
 	}
 }
 

@@ -42,7 +42,7 @@ const (
 	nextBeat    = `UPDATE servers SET beat = $2, at = clock_timestamp() WHERE id = $1 AND beat >= $3 RETURNING at`
 	selectBeat  = `SELECT beat, at FROM servers WHERE id = $1`
 	deleteBeat  = `DELETE FROM servers WHERE id = $1`
-	forgetBeats = `DELETE FROM servers WHERE at < clock_timestamp() - $1::interval`
+	forgetBeats = `DELETE FROM servers WHERE id IN (SELECT id FROM servers WHERE at < clock_timestamp() - $1::interval FOR UPDATE SKIP LOCKED)`
 
 	insertLoss = `INSERT INTO history_losses (id, server, found_at, since, until, answers, checked, beats, before, now)
 		VALUES ($1, $2, clock_timestamp(), $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`

@@ -2,12 +2,15 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -174,5 +177,51 @@ func TestPlacesAreGuarded(t *testing.T) {
 	}
 	if place, err := p.store.Place(t.Context(), k); place != nil || err != nil {
 		t.Errorf("deleted: %+v, %v", place, err)
+	}
+}
+
+// TestALockedPlaceStopsItsOwnTopicAlone has other sessions keep the rows of two of four topics locked, while one of each subscription is delivered.
+func TestALockedPlaceStopsItsOwnTopicAlone(t *testing.T) {
+	t.Parallel()
+	p := newPress(t)
+	first, topics := subscribed(t, p, publish.CreateSubscription{Name: "first", FromStart: true}, 9, 9)
+	second, others := subscribed(t, p, publish.CreateSubscription{Name: "second", FromStart: true}, 9, 9)
+	steps := []deliver.Step{
+		{Key: deliver.Key{Subscription: first.ID, Topic: topics[0]}, To: 1, Delivered: true},
+		{Key: deliver.Key{Subscription: first.ID, Topic: topics[1]}, To: 2, Delivered: true},
+		{Key: deliver.Key{Subscription: second.ID, Topic: others[0]}, Attempts: 1, Refused: true}, // Which the subscription counts.
+		{Key: deliver.Key{Subscription: second.ID, Topic: others[1]}, To: 3, Delivered: true},
+	}
+	place := stranger(t, p.db, `SELECT FROM subscription_topics WHERE subscription = $1 AND topic = $2 FOR UPDATE`, first.ID, topics[0])
+	subscription := stranger(t, p.db, `SELECT FROM subscriptions WHERE id = $1 FOR UPDATE`, second.ID)
+	for range 2 { // The second time it is known.
+		got, err := p.store.Record(t.Context(), steps)
+		testwait.Must(t, err)
+		for i, want := range []struct{ moved, blocked bool }{{false, true}, {true, false}, {false, true}, {true, false}} {
+			if got[i].Moved != want.moved || (got[i].Blocked != nil) != want.blocked {
+				t.Errorf("step %d: %+v, want %+v", i, got[i], want)
+			}
+		}
+		steps[1].From, steps[1].To, steps[3].From, steps[3].To = 2, 3, 3, 4
+	}
+	if place, err := p.store.Place(t.Context(), steps[0].Key); place != nil || err == nil {
+		t.Errorf("a place that is known to be locked would be delivered to, which could not be recorded: %+v", place)
+	}
+	fresh := deliver.Key{Subscription: second.ID, Topic: "auction:" + bareAuction(t, p.db, 1)}
+	if place, err := p.store.Place(t.Context(), fresh); place != nil || !errors.As(err, new(*command.BlockedError)) {
+		t.Errorf("a place that can't be made: %+v, %v", place, err)
+	}
+	place()
+	subscription()
+	got, err := p.store.Record(t.Context(), steps)
+	for testwait.Must(t, err); got[0].Blocked != nil || got[2].Blocked != nil; got, err = p.store.Record(t.Context(), steps) {
+		for _, i := range []int{0, 2} {
+			if got[i].Blocked != nil {
+				testwait.Must(t, got[i].Blocked.Wait(testwait.Context(t, testwait.Patience)))
+			}
+		}
+	}
+	if !slices.Equal(places(t, p.db, first, topics), []int64{1, 3}) || ask[int](t, p.db, `SELECT refusals FROM subscriptions WHERE id = $1`, second.ID) != 1 {
+		t.Errorf("%+v: at %v, with %d refusals", got, places(t, p.db, first, topics), ask[int](t, p.db, `SELECT refusals FROM subscriptions WHERE id = $1`, second.ID))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -164,4 +165,47 @@ func TestSubscriptionsAreChecked(t *testing.T) {
 	for _, bad := range []string{`{}`, `{"topic":"auction:*","after":0}`, `{"topic":"auction:0198c9f0-0000-7000-8000-000000000000","after":-1}`} {
 		e.post(path+"/replay", bad).problem(http.StatusBadRequest, "bad_request")
 	}
+}
+
+// TestALockedPlaceStopsItsOwnSubscriptionAlone has another session keep the place of one of two subscriptions locked.
+func TestALockedPlaceStopsItsOwnSubscriptionAlone(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	held, free := newReceiver(t, nil), newReceiver(t, nil)
+	e.target("held", held.URL)
+	e.target("free", free.URL)
+	lot := e.started(`[{"winners":1,"duration":"1h"}]`, `"cooldown":"0s"`)
+	topic := "auction:" + lot
+	id := e.subscribe("held", "held", fmt.Sprintf(`"topics":[%q],"from":"start"`, topic)).str("id")
+	e.subscribe("free", "free", fmt.Sprintf(`"topics":[%q],"from":"start"`, topic))
+	stranger := e.connect()
+	t.Cleanup(func() { _ = stranger.Close(context.Background()) })
+	tx, err := stranger.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM subscription_topics WHERE subscription = $1 FOR UPDATE`, id)
+	must(t, err)
+
+	e.publishing()
+	held.comes(t, 1) // It arrives, and can't be recorded.
+	free.comes(t, 2)
+	who := e.bidders(4, 100)
+	for i := range who {
+		e.bid(lot, who[i], int64(5+i)).want(http.StatusCreated)
+		e.deliverer.Grown(topic, int64(3+i))
+		free.comes(t, 3+i)
+	}
+	if got := held.deliveries(); len(got) != 1 {
+		t.Errorf("%d deliveries whose first could not be recorded", len(got))
+	}
+	must(t, tx.Rollback(t.Context()))
+	var seqs []string
+	for _, d := range held.comes(t, 6) {
+		if id := d.header.Get("webhook-id"); !slices.Contains(seqs, id) {
+			seqs = append(seqs, id)
+		}
+	}
+	if len(seqs) < 5 { // The first one comes again if the wait for the lock was given up.
+		t.Errorf("deliveries %v", seqs)
+	}
+	e.audited()
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 )
 
@@ -72,6 +73,8 @@ type Recorded struct {
 	// Moved is false where the place was not the step's any more: somebody has moved it, or deleted the subscription.
 	Moved bool
 	Held  bool // whether the subscription, or its target, is paused
+	// Blocked is why nothing was recorded where another session keeps a row locked.
+	Blocked *command.BlockedError
 }
 
 // Store is what the deliverer needs of a database. Errors are those of [publish.Store].
@@ -79,9 +82,10 @@ type Store interface {
 	// Survey looks at all subscriptions, and lists up to most topics of each that are behind: first those that may be tried.
 	Survey(ctx context.Context, most int) (*Survey, error)
 	// Place reads a place, and makes it where there is none. It returns nil where the subscription is gone, where it, or its target,
-	// is paused, and where the topic is stopped or rests.
+	// is paused, and where the topic is stopped or rests. It returns a [command.BlockedError] where it is known that a step could not be
+	// recorded.
 	Place(ctx context.Context, k Key) (*Place, error)
 	// Record records steps of different topics. A step counts where the place is the one that it is from, and no later leader has moved
-	// it. [publish.MaxRefusals] refusals in a row pause a subscription.
+	// it. [publish.MaxRefusals] refusals in a row pause a subscription. A row that another session keeps locked blocks its own steps alone.
 	Record(ctx context.Context, steps []Step) ([]Recorded, error)
 }

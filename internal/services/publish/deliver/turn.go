@@ -137,6 +137,13 @@ func (d *delivering) record(ctx context.Context, s Step) (n next, over bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
 	defer cancel()
 	recorded, err := d.ends.Do(ctx, struct{}{}, s)
+	for err == nil && recorded.Blocked != nil {
+		if recorded.Blocked.Wait(ctx) != nil {
+			err = recorded.Blocked
+			break
+		}
+		recorded, err = d.ends.Do(ctx, struct{}{}, s)
+	}
 	switch {
 	case err != nil:
 		d.log.WarnContext(ctx, "a subscription's place was not recorded, and is read again", "subscription", s.Subscription, "topic", s.Topic, "seq", s.To, "error", err)
