@@ -25,6 +25,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/sim"
+	"github.com/fairlead-dev/fairlead/internal/tally"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
@@ -144,6 +145,7 @@ func newOutageStage(t *testing.T, dir string) *outageStage {
 		defer cancel()
 		testwait.Check(t, s.postgres.Stop(ctx))
 		if log, _ := os.ReadFile(filepath.Join(dir, "postgres.log")); t.Failed() {
+			log = regexp.MustCompile(`(?m)^.*(FATAL:  the database system is|DETAIL:  Consistent recovery state).*\n`).ReplaceAll(log, nil)
 			t.Logf("end of PostgreSQL's log:\n%s", log[max(0, len(log)-6000):])
 		}
 	})
@@ -156,6 +158,19 @@ func newOutageStage(t *testing.T, dir string) *outageStage {
 	s.load = startLoad(t, s.client, sim.WorkloadOptions{Seed: seed, Prefix: "outage", Accounts: 20, Workers: 4, Mix: sim.DefaultMix()})
 	s.meet(t, outage{name: "at rest", begin: func(*testing.T, *outageStage) func() { return func() {} }, lasts: 5 * time.Second, ready: true})
 	return s
+}
+
+// crashed reports whether the tool that gives PostgreSQL another clock has crashed it: a handler of a signal that asks for the time reads the tool's
+// file, which it may not do amid an allocation. PostgreSQL starts again by itself, and what is acknowledged has to outlast that, too.
+func (s *outageStage) crashed(t *testing.T, o outage) bool {
+	t.Helper()
+	log, _ := os.ReadFile(filepath.Join(s.dir, "postgres.log"))
+	by := regexp.MustCompile(`was terminated by signal (6|11).*`).Find(log)
+	if o.row != tally.ClockStepped || by == nil {
+		return false
+	}
+	t.Logf("%s: PostgreSQL %s under libfaketime: servers need not have stayed ready", o.name, by)
+	return true
 }
 
 // execute runs statements by somebody who is not Fairlead.
@@ -259,7 +274,7 @@ func (s *outageStage) meet(t *testing.T, o outage) {
 		pause, counts := <-pauses[i], <-said[i]
 		longest = max(longest, pause)
 		notes = append(notes, fmt.Sprintf("server %d: pause %v, readyz %v", i, pause.Round(time.Millisecond), counts))
-		if o.ready && (len(counts) > 1 || counts["ready"] == 0) {
+		if o.ready && (len(counts) > 1 || counts["ready"] == 0) && !s.crashed(t, o) {
 			t.Errorf("%s: server %d must stay ready: %v", o.name, i, counts)
 		}
 	}

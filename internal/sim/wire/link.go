@@ -13,8 +13,9 @@ import (
 
 // Request codes of the untyped first message of a connection.
 const (
-	codeTLS = 80877103
-	codeGSS = 80877104
+	codeCancel = 80877102
+	codeTLS    = 80877103
+	codeGSS    = 80877104
 )
 
 // maxMessage bounds one message; PostgreSQL's own limit is 1 GiB, a batch of commands is far below.
@@ -130,6 +131,9 @@ func (l *link) forwardStartup(in *bufio.Reader) error {
 		copy(message, head)
 		if _, err := io.ReadFull(in, message[len(head):]); err != nil {
 			return err
+		}
+		if code == codeCancel && l.proxy.opts.LoseCancels {
+			return errCut
 		}
 		_, err := l.backend.Write(message)
 		return err // A cancel request ends here too: PostgreSQL closes it without an answer.

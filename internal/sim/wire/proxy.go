@@ -41,6 +41,8 @@ type Options struct {
 	Notice func(body []byte)
 	// Deaf keeps notifications from the client, as a pooler does that assigns connections by transaction.
 	Deaf bool
+	// LoseCancels keeps requests from PostgreSQL that cancel a statement. A client sends one when its connection breaks.
+	LoseCancels bool
 }
 
 // Stats counts what the proxy did while it was armed.
