@@ -104,6 +104,7 @@ func TestOptions(t *testing.T) {
 		func(o *Options) { o.BeaconChain = chain }, // of one's own, without relays
 		func(o *Options) { o.BeaconRelays = []string{"nonsense"} },
 		func(o *Options) { o.BeaconLead = 1 << 60 },
+		func(o *Options) { o.JWTSecret = "short" },
 		func(o *Options) { o.AllowedOrigins = []string{"https://shop.example", "*"} },
 	} {
 		bad := good

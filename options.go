@@ -305,6 +305,11 @@ func (o *Options) check() error {
 			return wrong("AdminKey", "%w", err)
 		}
 	}
+	if o.JWTSecret != "" {
+		if err := auth.ValidSecret([]byte(o.JWTSecret)); err != nil {
+			return wrong("JWTSecret", "%w", err)
+		}
+	}
 	if o.JWTPublicKey != "" {
 		if _, err := os.Stat(o.JWTPublicKey); err != nil {
 			return wrong("JWTPublicKey", "%w", err)

@@ -78,7 +78,7 @@ func newVerifier(background context.Context, opts JWTOptions, now func() time.Ti
 	v := &verifier{now: now}
 	var algs []string
 	if len(opts.Secret) > 0 {
-		if err := validSecret(opts.Secret); err != nil {
+		if err := ValidSecret(opts.Secret); err != nil {
 			return nil, err
 		}
 		v.secret = bytes.Clone(opts.Secret)
@@ -179,8 +179,8 @@ func (v *verifier) candidates(ctx context.Context, t *jwt.Token) (any, error) {
 	return jwt.VerificationKeySet{Keys: found}, nil
 }
 
-// validSecret refuses secrets that are too short, and those that are no secret.
-func validSecret(secret []byte) error {
+// ValidSecret refuses secrets that are too short, and those that are no secret.
+func ValidSecret(secret []byte) error {
 	if len(secret) < jwtSecretMinBytes {
 		return fmt.Errorf("%w: the JWT secret has %d bytes, of at least %d", ErrInvalidOptions, len(secret), jwtSecretMinBytes)
 	}

@@ -10,8 +10,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/internal/alias"
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/live"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/translog"
@@ -66,6 +69,9 @@ func (db *DB) CheckLog(ctx context.Context, limit time.Duration) (c LogCheck, er
 			if c.Difference, err = l.compare(ctx, r, n, secret, &c); err == nil && c.Difference == "" {
 				c.Difference, err = l.compareResults(ctx, n)
 			}
+			if contradicts(ctx, err) {
+				c.Difference, err = n.String()+": "+err.Error(), nil
+			}
 			if err != nil || c.Difference != "" {
 				return c, err
 			}
@@ -73,10 +79,64 @@ func (db *DB) CheckLog(ctx context.Context, limit time.Duration) (c LogCheck, er
 			id, kind = n.ID, n.Kind
 		}
 		if len(topics) < loggedPage {
-			c.Complete = true
-			return c, nil
+			break
 		}
 	}
+	if state.Checkpoint != "" {
+		if c.Difference, err = compareTree(ctx, r, &state, limit-time.Since(began), limit > 0); contradicts(ctx, err) {
+			c.Difference, err = "the public log: "+err.Error(), nil
+		}
+	}
+	c.Complete = err == nil && (limit == 0 || time.Since(began) < limit)
+	return c, err
+}
+
+// contradicts reports whether an error tells what the tables have, or lack, and no failure to read them.
+func contradicts(ctx context.Context, err error) bool {
+	_, refused := errors.AsType[*pgconn.PgError](err)
+	return err != nil && ctx.Err() == nil && !refused && !errors.Is(err, command.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// treeAtOnce is how many bundles are compared with hashes that are read once.
+const treeAtOnce = 64
+
+// compareTree compares the entries with the hashes that the published checkpoint signs: the newest first, as long as there is time where that is limited.
+func compareTree(ctx context.Context, r *LogReader, state *logkeeper.Published, left time.Duration, limited bool) (difference string, err error) {
+	tree, err := logkeeper.TreeOf(state.Checkpoint, state.Verifier)
+	if err != nil {
+		return "", err
+	}
+	began := time.Now()
+	var hashes tlog.HashReader
+	for number, n := (tree.N-1)/translog.TileWidth, 0; number >= 0 && tree.N > 0; number, n = number-1, n+1 {
+		if limited && time.Since(began) > left {
+			return "", nil
+		}
+		if n%treeAtOnce == 0 {
+			hashes = logkeeper.Hashes(ctx, tree, r.Tile)
+		}
+		first := number * translog.TileWidth
+		width := min(translog.TileWidth, tree.N-first)
+		raw, err := r.Bundle(ctx, number, int(width))
+		if err != nil {
+			return "", err
+		}
+		indexes := make([]int64, width)
+		for i := range indexes {
+			indexes[i] = tlog.StoredHashIndex(0, first+int64(i))
+		}
+		signed, err := hashes.ReadHashes(indexes)
+		if err != nil {
+			return "", err
+		}
+		var entry []byte
+		for i, want := range signed {
+			if entry, raw = cutEntry(raw); entry == nil || tlog.RecordHash(entry) != want {
+				return fmt.Sprintf("entry %d of the log is not the one whose hash is signed", first+int64(i)), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // compare makes the leaves of a topic anew, and compares them with those that are there.

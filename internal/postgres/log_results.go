@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/fairdraw"
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -28,7 +30,9 @@ func (l *Log) compareResults(ctx context.Context, n logkeeper.News) (difference 
 			return "", nil // The archive's own check draws from the file.
 		}
 	case logkeeper.KindAuction:
-		difference, err = l.compareWinners(ctx, n.ID)
+		if difference, err = l.compareWinners(ctx, n.ID); err == nil && difference == "" {
+			difference, err = l.compareRounds(ctx, n.ID)
+		}
 	case logkeeper.KindMultidraw:
 		difference, err = l.compareNumbers(ctx, n.ID)
 	case logkeeper.KindBooks:
@@ -72,6 +76,8 @@ func (l *Log) redraw(ctx context.Context, id uuid.UUID) (difference string, err 
 	}
 	made, err := fairdraw.Draw(in)
 	switch {
+	case draw.CompletedAt.After(*c.CompletedAt) || c.DrawStartedAt != nil && draw.CompletedAt.Before(*c.DrawStartedAt):
+		return fmt.Sprintf("it was drawn from %v to %v, and its draw is of %v", c.DrawStartedAt, *c.CompletedAt, draw.CompletedAt), nil
 	case err != nil:
 		return "its draw can't be made again: " + err.Error(), nil //nolint:nilerr // That is the difference.
 	case made.Root != draw.Root:
@@ -114,6 +120,99 @@ func (l *Log) compareWinners(ctx context.Context, id uuid.UUID) (difference stri
 		difference = fmt.Sprintf("its rounds were won by %.400v, and its list of winners has %.400v", told, listed)
 	}
 	return difference, err
+}
+
+// compareRounds compares what an auction's row and its rounds say with what its events do. Where the first of them are not kept any more, the one at the
+// auction's end says it all.
+func (l *Log) compareRounds(ctx context.Context, id uuid.UUID) (difference string, err error) {
+	type round struct {
+		Round      int        `json:"round"`
+		Winners    int        `json:"winners"`
+		Status     string     `json:"status"`
+		EndsAt     *time.Time `json:"ends_at"`
+		Extensions int        `json:"extensions"`
+	}
+	type event struct {
+		Type auction.EventType
+		Data []byte
+	}
+	var (
+		status       string
+		events       []event
+		rounds, told []round
+	)
+	err = l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+		var b pgx.Batch
+		b.Queue(`SELECT status FROM auctions WHERE id = $1`, id).QueryRow(func(row pgx.Row) error { return row.Scan(&status) })
+		b.Queue(`SELECT round, winners, status, ends_at, extensions FROM auction_rounds WHERE auction = $1 ORDER BY round`, id).
+			Query(collect(&rounds, pgx.RowToStructByPos[round]))
+		b.Queue(`SELECT type, data FROM auction_events WHERE auction = $1 AND type = ANY ($2) ORDER BY seq`, id, []auction.EventType{
+			auction.EventAuctionStarted, auction.EventRoundStarted, auction.EventRoundExtended, auction.EventRoundCompleted,
+			auction.EventAuctionCompleted, auction.EventAuctionCancelled,
+		}).Query(collect(&events, pgx.RowToStructByPos[event]))
+		return pgkit.Send(ctx, tx, &b)
+	})
+	if err != nil {
+		return "", err
+	}
+	said := ""
+	for _, e := range events {
+		switch e.Type {
+		case auction.EventAuctionStarted, auction.EventAuctionCompleted, auction.EventAuctionCancelled:
+			all := struct {
+				Rounds *[]round `json:"rounds"`
+			}{&told}
+			told = nil
+			if err := json.Unmarshal(e.Data, &all); err != nil {
+				return "", err
+			}
+			said = map[auction.EventType]string{
+				auction.EventAuctionStarted: string(auction.StatusActive), auction.EventAuctionCompleted: string(auction.StatusCompleted),
+				auction.EventAuctionCancelled: string(auction.StatusCancelled),
+			}[e.Type]
+		default:
+			var one struct { // Of a round that ends, the winners are a list.
+				Round      int        `json:"round"`
+				EndsAt     *time.Time `json:"ends_at"`
+				Extensions int        `json:"extensions"`
+			}
+			if err := json.Unmarshal(e.Data, &one); err != nil {
+				return "", err
+			}
+			if said == "" || one.Round < 1 || one.Round > len(told) {
+				continue // The auction's start is not kept.
+			}
+			switch r := &told[one.Round-1]; e.Type { //nolint:exhaustive // As above.
+			case auction.EventRoundStarted:
+				r.Status, r.EndsAt = string(auction.RoundActive), one.EndsAt
+			case auction.EventRoundExtended:
+				r.EndsAt, r.Extensions = one.EndsAt, one.Extensions
+			case auction.EventRoundCompleted:
+				r.Status = string(auction.RoundCompleted)
+			}
+		}
+	}
+	same := func(a, b round) bool {
+		return a.Round == b.Round && a.Winners == b.Winners && a.Status == b.Status && a.Extensions == b.Extensions &&
+			(a.EndsAt == nil) == (b.EndsAt == nil) && (a.EndsAt == nil || a.EndsAt.Equal(*b.EndsAt))
+	}
+	switch {
+	case said == "":
+	case said != status:
+		difference = fmt.Sprintf("it is %s, and %s by its events", status, said)
+	case !slices.EqualFunc(rounds, told, same):
+		difference = fmt.Sprintf("its rounds are %.400s, and by its events %.400s", shown(rounds), shown(told))
+	}
+	return difference, nil
+}
+
+// shown is a value as a message has it.
+func shown(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // numbersAtOnce is how many bytes of a multi-draw's numbers are read at once, where a checkpoint has no more.

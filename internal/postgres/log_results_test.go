@@ -38,6 +38,8 @@ func TestCheckLogFindsResults(t *testing.T) {
 	}
 	h.end(won)
 	h.do(won, auction.CloseRound{Round: 1, Term: 1})
+	exec(t, v.db, `UPDATE auction_rounds SET ends_at = (SELECT (data::jsonb->>'ends_at')::timestamptz FROM auction_events
+		WHERE auction = $1 AND type = 'round.started' ORDER BY seq LIMIT 1) WHERE auction = $1 AND round = 1`, won) // As it was before end.
 	numbers := made(t, newMultidraws(t, NewMultidraws(v.db), multidraw.Options{}), inRange("dice", 150, false)).ID
 
 	l := &Log{db: v.db, lottery: v.store, auctions: h.store, draws: NewMultidraws(v.db)}
@@ -66,6 +68,11 @@ func TestCheckLogFindsResults(t *testing.T) {
 		{"sealed", sealed, `UPDATE purchases SET account = 'dan' WHERE campaign = $1 AND seq = 1`, `UPDATE purchases SET account = 'ann' WHERE campaign = $1 AND seq = 1`, "its purchases have the root"},
 		{"auction", won, `UPDATE auction_winners SET account = 'ann' WHERE auction = $1`, `UPDATE auction_winners SET account = 'ben' WHERE auction = $1`, "its list of winners has"},
 		{"auction", won, `UPDATE auction_winners SET amount = amount + 1 WHERE auction = $1`, `UPDATE auction_winners SET amount = amount - 1 WHERE auction = $1`, "its list of winners has"},
+		{"auction", won, `UPDATE auctions SET status = 'cancelled' WHERE id = $1`, `UPDATE auctions SET status = 'active' WHERE id = $1`, "by its events"},
+		{"auction", won, `UPDATE auction_rounds SET ends_at = ends_at + interval '1 hour' WHERE auction = $1`, `UPDATE auction_rounds SET ends_at = ends_at - interval '1 hour' WHERE auction = $1`, "by its events"},
+		{"auction", won, `UPDATE auction_rounds SET extensions = extensions + 2 WHERE auction = $1`, `UPDATE auction_rounds SET extensions = extensions - 2 WHERE auction = $1`, "by its events"},
+		{"auction", won, `UPDATE auction_rounds SET winners = winners + 1 WHERE auction = $1`, `UPDATE auction_rounds SET winners = winners - 1 WHERE auction = $1`, "by its events"},
+		{"drawn", drawn, `UPDATE draws SET completed_at = completed_at + interval '1 hour' WHERE campaign = $1`, `UPDATE draws SET completed_at = completed_at - interval '1 hour' WHERE campaign = $1`, "its draw is of"},
 		{"numbers", numbers, `UPDATE multidraw_chunks SET seq = 9 WHERE multidraw = $1 AND seq = 1`, `UPDATE multidraw_chunks SET seq = 1 WHERE multidraw = $1 AND seq = 9`, "a checkpoint is missing"},
 		{"numbers", numbers, `UPDATE multidraw_chunks SET data = set_byte(data, 0, 255 - get_byte(data, 0)) WHERE multidraw = $1 AND seq = 1`, `UPDATE multidraw_chunks SET data = set_byte(data, 0, 255 - get_byte(data, 0)) WHERE multidraw = $1 AND seq = 1`, "its numbers have the digest"},
 	} {

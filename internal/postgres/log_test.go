@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/fairlead-dev/fairlead/internal/alias"
@@ -306,14 +307,18 @@ func TestCheckLog(t *testing.T) {
 		{`UPDATE auction_bids SET amount = 1000 WHERE seq = 22`, `UPDATE auction_bids SET amount = 29 WHERE seq = 22`, "bid.placed"},
 		{`UPDATE auctions SET title = 'other'`, `UPDATE auctions SET title = 'lot'`, "auction.created"},
 		{turned, turned, "its numbers have the digest"},
+		{`CREATE TABLE kept AS TABLE log_tiles; DELETE FROM log_tiles`, `INSERT INTO log_tiles TABLE kept; DROP TABLE kept`, "has 0 hashes"},
+		{`UPDATE log_tiles SET hashes = set_byte(hashes, 40, 255 - get_byte(hashes, 40))`, `UPDATE log_tiles SET hashes = set_byte(hashes, 40, 255 - get_byte(hashes, 40))`, "the public log: "},
+		{`CREATE TABLE kept AS TABLE log_bundles; DELETE FROM log_bundles`, `INSERT INTO log_bundles TABLE kept; DROP TABLE kept`, "is missing"},
+		{`CREATE TABLE kept AS SELECT * FROM auction_events WHERE seq = 1; DELETE FROM auction_events WHERE seq = 1`, `INSERT INTO auction_events TABLE kept; DROP TABLE kept`, "auction:"},
 		{`UPDATE multidraw_seeds SET seed = sha256('')`, ``, "multidraw.ended"},
 	} {
-		_, err := db.pool.Exec(t.Context(), change.do)
+		_, err := db.pool.Exec(t.Context(), change.do, pgx.QueryExecModeSimpleProtocol)
 		testwait.Check(t, err)
 		if c := check(); !strings.Contains(c.Difference, change.want) {
 			t.Errorf("%s: %+v", change.do, c)
 		}
-		_, err = db.pool.Exec(t.Context(), change.undo)
+		_, err = db.pool.Exec(t.Context(), change.undo, pgx.QueryExecModeSimpleProtocol)
 		testwait.Check(t, err)
 	}
 }

@@ -54,7 +54,7 @@ func (s *Screen) Heading(text string) { s.Note("\n%s", s.Paint(Bold, text)) }
 const labelWidth = 36
 
 // Begin names a step that takes a moment; End says on the same line what came of it.
-func (s *Screen) Begin(label string) { _, _ = fmt.Fprint(s.Out, Pad(label, labelWidth)) }
+func (s *Screen) Begin(label string) { _, _ = fmt.Fprint(s.Out, Pad(label, labelWidth-1)+" ") }
 
 // End finishes the line of [Screen.Begin].
 func (s *Screen) End(format string, args ...any) { s.Note(format, args...) }
@@ -103,7 +103,7 @@ func (s *Screen) Status(label string) (show func(part float64, text string), don
 	const width, blank = 16, "\r\x1b[K"
 	return func(part float64, text string) {
 			full := int(min(max(part, 0), 1) * width)
-			_, _ = fmt.Fprint(s.Out, blank+Pad(label, labelWidth)+strings.Repeat("█", full)+strings.Repeat("░", width-full)+" "+text)
+			_, _ = fmt.Fprint(s.Out, blank+Pad(label, labelWidth-1)+" "+strings.Repeat("█", full)+strings.Repeat("░", width-full)+" "+text)
 		}, func() {
 			_, _ = fmt.Fprint(s.Out, blank)
 			s.Begin(label)

@@ -97,6 +97,9 @@ func TestCrossTransferWithinOneLedger(t *testing.T) {
 			if r.str("status") != "completed" {
 				t.Errorf("%s", r.body)
 			}
+			if read := e.get("/v1/cross-transfers/" + r.str("id")).want(http.StatusOK); string(read.body) != string(r.body) {
+				t.Errorf("read: %s, answered: %s", read.body, r.body)
+			}
 		}
 	}
 	e.wantBalance("bob", 20)

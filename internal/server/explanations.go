@@ -10,7 +10,7 @@ var explanations = map[string]string{
 	"automation_exists":        "Automations have unique names. Choose another name, or change the automation that has it.",
 	"bad_request":              "The path, the query or the body breaks a rule; `detail` names the member and the rule. Unknown and repeated members are refused, too. Correct the request before sending it again.",
 	"bad_transition":           "The thing is in a status in which this can't be done: for example, a cancelled campaign can't be published. Read it to see its status.",
-	"balance_overflow":         "A balance would exceed 2^53 - 1 minor units, the largest integer that every JSON reader keeps exactly.",
+	"balance_overflow":         "A balance would exceed 2^63 - 1 minor units. Balances are exact up to there; from 2^53 on, read them by a JSON parser that keeps integers of 64 bits, as JavaScript's does not.",
 	"beacon_pending":           "The campaign is sold out and sealed, and waits for the round of public randomness that decides it. Ask again after the round is due.",
 	"beacon_unavailable":       "The campaign asks for a draw by public randomness, and this server has no beacon. Start it with `--beacon-chain`, or choose the draw `instant`.",
 	"unwitnessed":              "The campaign requires witnesses of the public log who had cosigned its seal before the beacon's round was due, and too few had. If it is so a minute after that, cancel the campaign: every buyer gets the money back.",

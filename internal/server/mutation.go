@@ -416,7 +416,8 @@ func owned[R any](what string, find func(context.Context, uuid.UUID) (R, error),
 			return found, err
 		}
 		thing, err := find(r.Context(), id)
-		if err == nil && slices.ContainsFunc(owners(thing), infoOf(r).principal.MayRead) {
+		who := infoOf(r).principal
+		if err == nil && (who.Role.KeyRole() || slices.ContainsFunc(owners(thing), who.MayRead)) {
 			return thing, nil
 		}
 		if err == nil || problemOf(err, "").Code == edge.NotFound.Code {
