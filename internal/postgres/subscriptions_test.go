@@ -215,7 +215,7 @@ func TestALockedPlaceStopsItsOwnTopicAlone(t *testing.T) {
 	subscription()
 	got, err := p.store.Record(t.Context(), steps)
 	testwait.Must(t, err)
-	for i := 0; i < len(steps); i++ {
+	for i := range steps {
 		for got[i].Blocked != nil {
 			testwait.Must(t, got[i].Blocked.Wait(testwait.Context(t, testwait.Patience)))
 			got, err = p.store.Record(t.Context(), steps)
