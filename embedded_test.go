@@ -3,6 +3,7 @@ package fairlead
 import (
 	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -104,5 +105,19 @@ func TestEmbedded(t *testing.T) {
 	}
 	if err := again.Close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListenAndClose: a server that has listened, and was never run, gives its address back.
+func TestListenAndClose(t *testing.T) {
+	o := Options{DatabaseURL: pgtest.Server(t).URL(), Data: t.TempDir(), Listen: "127.0.0.1:0"}
+	s, err := Open(t.Context(), o)
+	testwait.Must(t, err)
+	addr, err := s.Listen(t.Context())
+	testwait.Must(t, err)
+	testwait.Must(t, s.Close(t.Context()))
+	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr.String()); err == nil {
+		_ = conn.Close()
+		t.Error("a closed server takes connections")
 	}
 }

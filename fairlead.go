@@ -303,6 +303,9 @@ func (s *Server) Close(ctx context.Context) error {
 		s.endAnswering()
 		s.background.Wait()
 		var failures []error
+		if s.listener != nil { // Run has closed it, if it was called.
+			_ = s.listener.Close()
+		}
 		for _, stop := range slices.Backward(s.closers) {
 			step, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 			failures = append(failures, stop(step))

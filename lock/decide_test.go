@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -240,4 +241,15 @@ func FuzzCleanKeys(f *testing.F) {
 			t.Fatalf("%q", keys)
 		}
 	})
+}
+
+// A time that is over is no wait without end, unless it is said to be.
+func TestNegativeWait(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[time.Duration]time.Duration{lock.Forever: lock.Forever, -2: 0, -time.Hour: 0, 0: 0, time.Second: time.Second} {
+		r, err := lock.Request{ID: "x", Keys: []string{"k"}, Owner: "o", TTL: time.Second, Wait: given}.Clean()
+		if err != nil || r.Wait != want {
+			t.Errorf("%v: %v, %v; want %v", given, r.Wait, err, want)
+		}
+	}
 }

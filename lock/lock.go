@@ -75,7 +75,7 @@ type Request struct {
 	// waiting closes no cycle.
 	NewOwner bool
 	TTL      time.Duration
-	// Wait is how long to wait at most: 0 not at all, [Forever] as long as the context lasts.
+	// Wait is how long to wait at most: 0 or less not at all, but [Forever] as long as the context lasts.
 	Wait time.Duration
 	// MaxHold is how long the lock may be held, renewals included: [MinTTL] or more; 0 means any time.
 	MaxHold time.Duration
@@ -179,6 +179,9 @@ func CleanKeys(keys []string) ([]string, error) {
 func (r Request) Clean() (Request, error) {
 	keys, err := CleanKeys(r.Keys)
 	r.Keys = keys
+	if r.Wait < 0 && r.Wait != Forever { // A limit that was over before it was asked.
+		r.Wait = 0
+	}
 	switch {
 	case err != nil:
 	case r.ID == "":

@@ -23,7 +23,7 @@ const DefaultTTL = 15 * time.Second
 type Options struct {
 	// TTL is how long the lock outlives a holder that died: [MinTTL] to [MaxTTL], 0 means [DefaultTTL].
 	TTL time.Duration
-	// Wait is how long to wait for the lock at most: 0 not at all, [Forever] as long as the context lasts.
+	// Wait is how long to wait for the lock at most: 0 or less not at all, but [Forever] as long as the context lasts.
 	Wait time.Duration
 	// Owner names the line of work that asks, for the detection of deadlocks and for people. Where it is empty it is the
 	// owner of the lock under whose context the request is made, or else a new one.

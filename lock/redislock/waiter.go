@@ -86,6 +86,8 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 			err = cause
 		}
 		return lock.Grant{}, err
+	case a.status == statusGranted && ctx.Err() != nil: // While it was asked.
+		return w.leave(ctx, false, context.Cause(ctx))
 	case a.status == statusGranted:
 		return a.grant, nil
 	case a.status == statusRefused && lined: // The wait limit was over meanwhile.
@@ -194,6 +196,8 @@ func (w *waiter) inLine(ctx context.Context) (lock.Grant, error) {
 				return lock.Grant{}, err
 			case err != nil || a.status == statusInLine || a.status == statusRefused:
 				continue // Where the context has ended, that is seen next.
+			case a.status == statusGranted && ctx.Err() != nil:
+				return w.leave(ctx, false, context.Cause(ctx))
 			case a.status == statusGranted:
 				if w.found.Load() {
 					b.fallback(FallbackFound)
