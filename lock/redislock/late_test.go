@@ -48,6 +48,7 @@ func TestGrantedTooLate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var armed atomic.Bool
