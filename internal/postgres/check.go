@@ -65,8 +65,7 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 		add("version", true, "move the data to PostgreSQL 14 or newer, with pg_upgrade or pg_dump", "PostgreSQL %d is older than 14", version/10000)
 	}
 	if encoding != "UTF8" {
-		client := conn.Conn().PgConn().ParameterStatus("client_encoding")
-		add("encoding", client != "UTF8", remakeInUTF8, "the database's encoding is %s: it can't keep every text that a command may have", encoding)
+		add("encoding", !inUTF8(db.url), remakeInUTF8, "the database's encoding is %s: it can't keep every text that a command may have", encoding)
 	}
 	if fsync == "off" {
 		add("fsync", true, set("fsync = on"), "fsync is off: a power failure would lose acknowledged commands")

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -171,6 +172,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 		cfg.ConnConfig.DialFunc = o.Dial
 	}
 	maps.Copy(cfg.ConnConfig.RuntimeParams, planning())
+	maps.Copy(cfg.ConnConfig.RuntimeParams, textForm())
 	maps.Copy(cfg.ConnConfig.RuntimeParams, map[string]string{
 		"application_name":                    "fairlead",
 		"timezone":                            "UTC",
@@ -263,6 +265,17 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 // RememberedAccounts returns how many accounts this process remembers, and how many it has forgotten for others.
 func (db *DB) RememberedAccounts() (accounts int, forgotten int64) {
 	return db.spec.Accounts.Remembered()
+}
+
+// textForm is how values are written and read as text, which roles, databases and servers may set otherwise, also while a server runs.
+func textForm() map[string]string {
+	return map[string]string{"client_encoding": "UTF8", "datestyle": "ISO, MDY", "standard_conforming_strings": "on"}
+}
+
+// inUTF8 reports whether an address asks for UTF-8 whatever the database's encoding is.
+func inUTF8(url string) bool {
+	config, err := pgconn.ParseConfig(url)
+	return err == nil && strings.EqualFold(config.RuntimeParams["client_encoding"], "UTF8")
 }
 
 // inUTC has the connection read all times as UTC.

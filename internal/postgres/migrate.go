@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,8 @@ var (
 	ErrOldServers = errors.New("servers of older versions are at work")
 	// ErrEncoding is returned for a database that does not speak UTF-8.
 	ErrEncoding = errors.New("the database's encoding is not UTF8")
+	// ErrOtherSchema is returned for a database whose tables are in another schema than new ones would be made in.
+	ErrOtherSchema = errors.New("the tables are in another schema than new ones would be made in")
 )
 
 const (
@@ -103,7 +106,7 @@ const (
 //
 // Commands go on meanwhile. A step that meets a table which somebody has locked gives up soon and is tried again, for a minute; an autovacuum is
 // asked to leave it. The error names who else uses tables then.
-// Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], [ErrEncoding], or the database's.
+// Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], [ErrEncoding], [ErrOtherSchema], or the database's.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	return migrateWith(ctx, url, electionSchema, migrations)
 }
@@ -113,10 +116,29 @@ func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
 	return migrateWith(ctx, db.url, db.elections, migrations)
 }
 
+// inOneSchema returns an [ErrOtherSchema] where the tables that the search path finds are in another schema than new ones would be made in, as after CREATE
+// SCHEMA of a schema that comes before theirs in the path. New ones would hide them, also from the servers that are at work.
+func inOneSchema(ctx context.Context, db *sql.DB) error {
+	var there, first, path string
+	err := db.QueryRowContext(ctx, `SELECT n.nspname, coalesce(current_schema(), ''), current_setting('search_path') FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+		WHERE c.oid = to_regclass('auction_standing') AND n.oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('hold_rows'))`).Scan(&there, &first, &path)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err == nil && there != first:
+		return fmt.Errorf("%w: they are in %q, and the first schema of the search path (%s) is %q: remove that schema if it is not needed, or give the server a path that begins with theirs, "+
+			"as by ALTER ROLE … SET search_path = %s", ErrOtherSchema, there, path, first, there)
+	}
+	return err
+}
+
 // migrateWith is Migrate with the steps in a directory "migrations" of files.
 func migrateWith(ctx context.Context, url string, elections pglock.Schema, files fs.FS) ([]Migration, error) {
 	var applied []Migration
 	err := withProvider(url, portable(ctx, url, files), func(p *goose.Provider, db *sql.DB) error {
+		if err := inOneSchema(ctx, db); err != nil {
+			return err
+		}
 		version, newest, err := p.GetVersions(ctx)
 		switch {
 		case err != nil:
@@ -164,7 +186,7 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 // partition puts the history into partitions, where the engine has them. Where somebody uses the tables for longer than partitionFor, as a prepared
 // transaction does that nobody ends, they stay in one piece, in which everything but archives works. The doctor says so.
 func partition(ctx context.Context, url string) (err error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -190,7 +212,7 @@ func partition(ctx context.Context, url string) (err error) {
 
 // askVacuum has autovacuum leave the tables that a step wants to change.
 func askVacuum(ctx context.Context, url string) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil { // As the next try of the step will tell.
 		return
 	}
@@ -200,7 +222,7 @@ func askVacuum(ctx context.Context, url string) {
 
 // inTheWay adds to the error of a step that has waited in vain who uses the tables for long.
 func inTheWay(ctx context.Context, url string, err error) error {
-	conn, failed := pgx.Connect(ctx, url)
+	conn, failed := connect(ctx, url)
 	if failed != nil {
 		return err
 	}
@@ -313,12 +335,12 @@ const remakeInUTF8 = "make it anew by createdb --encoding UTF8 --template templa
 // installPackages installs the tables that packages define themselves: locks and sagas beside those of the services, and the locks
 // of elections in a schema of their own.
 func installPackages(ctx context.Context, url string, elections pglock.Schema) (err error) {
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "UTF8" {
+	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" && !inUTF8(url) {
 		return fmt.Errorf("%w: it is %s; %s", ErrEncoding, encoding, remakeInUTF8)
 	}
 	return errors.Join(pglock.Schema("").Install(ctx, conn), elections.Install(ctx, conn), pgsaga.Schema("").Install(ctx, conn))
@@ -385,11 +407,22 @@ func (db *DB) SchemaRange(ctx context.Context) (r SchemaRange, err error) {
 	return r, err
 }
 
+// connect opens a session that reads and writes text as others do.
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(cfg.RuntimeParams, textForm())
+	return pgx.ConnectConfig(ctx, cfg)
+}
+
 func withProvider(url string, files fs.FS, use func(*goose.Provider, *sql.DB) error) (err error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return err
 	}
+	maps.Copy(cfg.RuntimeParams, textForm())
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec // A pooler may run each statement in another session.
 	db := stdlib.OpenDB(*cfg)
 	defer func() { err = errors.Join(err, db.Close()) }()

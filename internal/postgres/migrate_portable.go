@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
@@ -18,7 +16,7 @@ import (
 // the first step is read.
 func portable(ctx context.Context, url string, files fs.FS) fs.FS {
 	return &portableSteps{files, sync.OnceValues(func() (found pgkit.Capabilities, err error) {
-		conn, err := pgx.Connect(ctx, url)
+		conn, err := connect(ctx, url)
 		if err != nil {
 			return found, err
 		}

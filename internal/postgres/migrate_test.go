@@ -167,3 +167,21 @@ func TestMigrateWithoutADatabase(t *testing.T) {
 		}
 	}
 }
+
+// TestMigrateInOneSchema: a schema that somebody makes in front of the tables' is not filled with empty ones.
+func TestMigrateInOneSchema(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	execAll(t, db, `CREATE SCHEMA before`, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = before, public', current_database()); END $$`)
+	_, err := Migrate(t.Context(), db.url)
+	if !errors.Is(err, ErrOtherSchema) || !strings.Contains(err.Error(), `in "public"`) || !strings.Contains(err.Error(), "(before, public)") {
+		t.Errorf("Migrate: %v", err)
+	}
+	if n := ask[int](t, db, `SELECT count(*) FROM pg_class WHERE relnamespace = 'before'::regnamespace`); n > 0 {
+		t.Errorf("%d relations were made in front of the others", n)
+	}
+	exec(t, db, `DROP SCHEMA before`)
+	if applied, err := Migrate(t.Context(), db.url); err != nil || len(applied) > 0 {
+		t.Errorf("without it: %v, %v", applied, err)
+	}
+}

@@ -400,3 +400,32 @@ func checkSettings(t *testing.T, db *DB) {
 		t.Errorf("settings %v", got)
 	}
 }
+
+// TestTextForm has the database say how text is to be written and read: sessions have their own way all the same.
+func TestTextForm(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	for name, value := range map[string]string{"client_encoding": "LATIN1", "datestyle": "SQL, DMY", "standard_conforming_strings": "off"} {
+		testwait.Must(t, testwait.Err(pgtest.Connect(t, url).Exec(t.Context(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET `+name+` = ''`+value+`''', current_database()); END $$`)))
+	}
+	applied, err := Migrate(t.Context(), url)
+	if err != nil || len(applied) > 0 {
+		t.Errorf("Migrate: %v, %v", applied, err)
+	}
+	db := open(t, Options{URL: url})
+	s := newLedgerService(t, db)
+	fund(t, s, 100, "ann", "ben")
+	const reference = "Rechnung-ä-€"
+	first := do(t, s, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 30, Reference: reference}).(ledger.Transfer) //nolint:errcheck // Else the test panics.
+	direct := ask[bool](t, db, `SELECT EXISTS (SELECT FROM transfer_references WHERE convert_to(reference, 'UTF8') = '\x526563686e756e672dc3a42de282ac'::bytea)`)
+	if again, err := s.Transfer(t.Context(), first.ID); err != nil || again.Reference != reference || !direct {
+		t.Errorf("kept as it was given: %v; read as %q, %v", direct, again.Reference, err)
+	}
+	findings, err := db.Check(t.Context())
+	if found := slices.DeleteFunc(findings, func(f Finding) bool { return f.Check != "encoding" }); err != nil || len(found) > 0 {
+		t.Errorf("%v, %v", found, err)
+	}
+	if _, err := db.SchemaRange(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
