@@ -22,6 +22,8 @@
 // has, or that has an older token, with a [FencedError]. A run that goes on with an operation saves first, which fences the run
 // before it. A save whose answer was lost is repeated, and recognised by its revision and its run.
 //
+// Parameters and results go through JSON, see [Definition]. The first run has them as a resumed one does, read from their JSON.
+//
 // The state keeps the parameters with their hash, and an operation cannot go on with others: [ErrOtherParameters]. Each operation
 // has a [Seed], chosen when it is made. A step that needs randomness derives it from the seed and its own number, and so gives the
 // same result whenever it runs.

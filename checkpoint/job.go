@@ -196,9 +196,12 @@ func (j *job[P, R]) do(ctx context.Context, next *State) error {
 			}
 			return &StepError{Step: next.CompletedCount, Err: err}
 		}
-		text, err := json.Marshal(r)
+		text, err := marshal(r)
 		if err != nil {
 			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be written as JSON: %w", err)}
+		}
+		if r, err = read[R](text); err != nil { // As a resumed run has it.
+			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be read from its own JSON: %w", err)}
 		}
 		if len(j.text) > 0 {
 			j.text = append(j.text, ',')

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -97,16 +96,20 @@ func (r *Runner[P, R]) Delete(ctx context.Context, key Key) error {
 }
 
 // Run begins an operation, or goes on with it where it is running, and returns when it is completed, as it does at once
-// where it was completed before. With most errors it returns what is done and saved, too.
+// where it was completed before. With most errors it returns what is done and saved, too. The definition gets the parameters as
+// they are read from their JSON, see [Definition].
 //
 // Errors: [ErrOtherParameters], [ErrBadTransition], [ErrLegacy], a [*ParameterError], a [*StepError], a [*CorruptError], a
 // [*ConnectionError], a [*SizeError], a [*FencedError], [ErrLost], the errors of acquiring the lock, and the cause of the
 // end of its context.
 func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (*Result[R], error) {
 	return r.under(ctx, "run", key, c, func(ctx context.Context, token int64) (*Result[R], error) {
-		text, err := json.Marshal(parameters)
+		text, err := marshal(parameters)
 		if err != nil {
 			return nil, &ParameterError{Field: "parameters", Reason: "cannot be written as JSON: " + err.Error(), Err: err}
+		}
+		if parameters, err = read[P](text); err != nil { // As a resumed run has them.
+			return nil, &ParameterError{Field: "parameters", Reason: "cannot be read from their own JSON: " + err.Error(), Err: err}
 		}
 		seed := NewSeed()
 		if c.Seed != nil {
@@ -200,8 +203,8 @@ func (r *Runner[P, R]) open(parameters P, seed Seed) (Steps[R], error) {
 
 // reopen makes the steps ready for the parameters that are saved.
 func (r *Runner[P, R]) reopen(s *State) (Steps[R], error) {
-	var parameters P
-	if err := json.Unmarshal(s.Parameters, &parameters); err != nil {
+	parameters, err := read[P](s.Parameters)
+	if err != nil {
 		return nil, &CorruptError{Key: s.Key(), Reason: "its parameters cannot be read: " + err.Error()}
 	}
 	steps, err := r.open(parameters, s.Seed)

@@ -11,6 +11,11 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	strictjson "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 // Status is where an operation stands.
@@ -268,6 +273,26 @@ func hashOf(kind string, steps int, parameters []byte) string {
 	_, _ = fmt.Fprintf(h, "fairlead/checkpoint/v1\x00%d:%s%020d", len(kind), kind, steps)
 	h.Write(parameters)
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// marshal writes parameters or a result. It refuses text that is not UTF-8, which [json.Marshal] would replace.
+func marshal(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	// That is how the replacement is written. It is also what JSON of the caller's own may have, so the strict encoder decides.
+	// It does not write the text itself, whose every byte is in the hash of states that are saved already.
+	if bytes.Contains(text, []byte(`\ufffd`)) || !utf8.Valid(text) {
+		err = strictjson.MarshalWrite(io.Discard, v, jsonv1.DefaultOptionsV1(), jsontext.AllowInvalidUTF8(false))
+	}
+	return text, err
+}
+
+// read reads what marshal has written.
+func read[T any](text []byte) (v T, err error) {
+	err = json.Unmarshal(text, &v)
+	return v, err
 }
 
 // fail notes an error of a step.
