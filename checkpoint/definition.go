@@ -60,7 +60,7 @@ type Definition[P, R any] struct {
 const (
 	// DefaultTTL is for how long a state is kept after its last save.
 	DefaultTTL = time.Hour
-	// saveTimeout bounds the last save of a run whose context has ended.
+	// saveTimeout is how long the save of what is done may go on after the caller's context has ended.
 	saveTimeout = 5 * time.Second
 )
 

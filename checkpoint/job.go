@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -265,12 +266,20 @@ func (j *job[P, R]) note(ctx context.Context, failed error) error {
 	return failed
 }
 
-// outlive is a context for a last save, unless the lock is lost.
+// outlive is a context for the save of what is done. It lives on for a while after ctx has ended, unless the lock was lost before.
 func (j *job[P, R]) outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	if errors.Is(context.Cause(ctx), lock.ErrLost) {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	saving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		wait.For(saving, saveTimeout)
+		cancel(errNoAnswer)
+	})
+	return saving, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 func (j *job[P, R]) result() *Result[R] {

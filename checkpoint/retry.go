@@ -18,6 +18,9 @@ const (
 	maxBackoff     = 2 * time.Second
 )
 
+// errNoAnswer is the cause of the end of a save that outlived its caller's context. It is the store's failure, not the caller's wish.
+var errNoAnswer = errors.New("the store did not answer in time after the caller had given up")
+
 // Try is for those who write a [Store]: it calls try until it succeeds, or fails for good: with an error of this package, with
 // one for which passing is false, or [Retries] times more. Other errors than those of this package are returned inside a
 // [*ConnectionError]; the end of ctx is returned as its error.
@@ -41,7 +44,7 @@ func Try(ctx context.Context, op string, key Key, passing func(error) bool, try 
 	switch {
 	case err == nil || ours(err):
 		return err
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errNoAnswer):
 		return context.Cause(ctx)
 	}
 	return &ConnectionError{Op: op, Key: key, Attempts: attempts, Err: err}
