@@ -408,6 +408,19 @@ func sendTo(t *testing.T, server *httptest.Server, key, contentType string, body
 	return answer.StatusCode
 }
 
+// TestNoBody: a request that was made by hand without a body has an empty one.
+func TestNoBody(t *testing.T) {
+	t.Parallel()
+	h := guard(t, idempotency.Options{}, &counter{})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://example.com/a", nil)
+	testwait.Must(t, err)
+	r.Header.Set(idempotency.KeyHeader, "k")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	want(t, "without a body", w, 201, "1 ")
+	wantReplay(t, "with an empty body", post(h, "k", ""), 201, "1 ")
+}
+
 // TestConsumedBody: a body that somebody in front of the middleware has read is not taken for an empty one.
 func TestConsumedBody(t *testing.T) {
 	t.Parallel()

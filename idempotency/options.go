@@ -17,11 +17,12 @@ const (
 	ReplayedHeader = "Idempotent-Replayed" // "true" on every answer that is not the executing request's own
 )
 
-// Defaults and limits of [Options].
+// Defaults and limits of [Options], and the default of [KeepSwept].
 const (
 	DefaultLease        = 30 * time.Second
 	DefaultRetention    = 24 * time.Hour
 	DefaultStoreTimeout = 5 * time.Second
+	DefaultSweepEvery   = time.Hour
 	DefaultMaxBody      = 1 << 20
 	DefaultMaxResponse  = 1 << 20
 	DefaultMaxHeader    = 16 << 10
@@ -29,7 +30,7 @@ const (
 	MinLease = 50 * time.Millisecond
 )
 
-// ErrBadOptions is returned by [New] when the options are not usable.
+// ErrBadOptions is returned by [New] when the options are not usable, and given by [KeepSwept] for a time that is not.
 var ErrBadOptions = errors.New("idempotency: bad options")
 
 // Scope says which requests share their keys.

@@ -1,6 +1,7 @@
 package idempotency
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,9 +144,17 @@ func DecodeHeader(text string) (http.Header, error) {
 // sweepLimit is how many entries one call deletes, so that none takes long.
 const sweepLimit = 1000
 
-// KeepSwept sweeps a store now and then every while, until ctx ends. It passes failures to failed, which may be nil, and goes on.
-// Any number of processes may do so.
+// KeepSwept sweeps a store now and then every while, until ctx ends; 0 means [DefaultSweepEvery]. It passes failures to failed,
+// which may be nil, and goes on. Any number of processes may do so. It returns at once, after giving failed an [ErrBadOptions],
+// when every is negative.
 func KeepSwept(ctx context.Context, s Store, every time.Duration, failed func(error)) {
+	every = cmp.Or(every, DefaultSweepEvery)
+	if every < 0 {
+		if failed != nil {
+			failed(fmt.Errorf("%w: a sweep every %s", ErrBadOptions, every))
+		}
+		return
+	}
 	wait.Every(ctx, every, nil, func() {
 		for n := sweepLimit; n == sweepLimit; {
 			var err error
