@@ -27,11 +27,12 @@ type job[P, R any] struct {
 	text    []byte // the same as JSON, without brackets
 	saved   int    // length of what of text is saved
 	sum     hash.Hash
+	plain   bool // results are what is read from their JSON
 }
 
 // job reads what of a state is kept in another form while it runs.
 func (r *Runner[P, R]) job(s *State, steps Steps[R], token int64, c Call) (*job[P, R], error) {
-	j := &job[P, R]{r: r, state: *s, steps: steps, call: c, sum: sha256.New()}
+	j := &job[P, R]{r: r, state: *s, steps: steps, call: c, sum: sha256.New(), plain: plain[R]()}
 	if err := json.Unmarshal(s.Results, &j.results); err != nil {
 		return nil, &CorruptError{Key: s.Key(), Reason: "its results cannot be read: " + err.Error()}
 	}
@@ -201,7 +202,10 @@ func (j *job[P, R]) do(ctx context.Context, next *State) error {
 		if err != nil {
 			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be written as JSON: %w", err)}
 		}
-		if r, err = read[R](text); err != nil { // As a resumed run has it.
+		if !j.plain { // As a resumed run has it.
+			r, err = read[R](text)
+		}
+		if err != nil {
 			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be read from its own JSON: %w", err)}
 		}
 		if len(j.text) > 0 {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -287,6 +288,12 @@ func marshal(v any) ([]byte, error) {
 		err = strictjson.MarshalWrite(io.Discard, v, jsonv1.DefaultOptionsV1(), jsontext.AllowInvalidUTF8(false))
 	}
 	return text, err
+}
+
+// plain reports whether every T is what is read from its JSON, so that reading it can be left out.
+func plain[T any]() bool {
+	t := reflect.TypeFor[T]()
+	return t.PkgPath() == "" && (t.Kind() == reflect.Bool || t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64)
 }
 
 // read reads what marshal has written.
