@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,18 +21,6 @@ type Finding struct {
 var Checks = []string{ //nolint:gochecknoglobals // A constant, but for the type.
 	"version", "encoding", "fsync", "full_page_writes", "synchronous_commit", "replication", "standby", "pooler", "engine", "costs", "partitions",
 }
-
-// blockedFor is for how long a transaction may have stood in the way of others before [DB.Blocked] calls that wrong: Fairlead's own
-// are done sooner, but for the refunds of the largest campaigns.
-const blockedFor = 5 * time.Second
-
-// selectBlockers finds transactions that have lasted for a while, that others on this database wait for now, and that wait for
-// nobody themselves.
-const selectBlockers = `SELECT a.pid, a.application_name, a.state, extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, count(*)
-	FROM (SELECT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()) AS b
-	JOIN pg_stat_activity AS a USING (pid)
-	WHERE clock_timestamp() - a.xact_start > $1 AND a.wait_event_type IS DISTINCT FROM 'Lock'
-	GROUP BY 1, 2, 3, 4 ORDER BY 4 DESC LIMIT 10`
 
 // Check looks at the settings that the guarantees rest on. An empty result is a clean bill.
 func (db *DB) Check(ctx context.Context) ([]Finding, error) {
@@ -131,30 +118,6 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 		add("partitions", false, f.remedy, "%s", f.what)
 	}
 	return findings, nil
-}
-
-// Blocked names the sessions that others have waited for, longest first. They keep no server from starting.
-func (db *DB) Blocked(ctx context.Context) ([]Finding, error) {
-	blockers, err := query(ctx, db, pgx.RowToStructByPos[blocker], selectBlockers, blockedFor)
-	if err != nil {
-		return nil, fmt.Errorf("postgres: look for sessions that block others: %w", err)
-	}
-	findings := make([]Finding, len(blockers))
-	for i, b := range blockers {
-		findings[i] = Finding{
-			Check: "blocked", Fatal: true, Message: fmt.Sprintf("session %d (%s, %s) has been in a transaction for %d s and has locked "+
-				"what %d others wait for", b.PID, b.Application, b.State, b.Seconds, b.Waiting),
-			Remedy: fmt.Sprintf("let it end, or run SELECT pg_terminate_backend(%d)", b.PID),
-		}
-	}
-	return findings, nil
-}
-
-// blocker is a session that others wait for.
-type blocker struct {
-	PID                int32
-	Application, State string
-	Seconds, Waiting   int64
 }
 
 // selectUnconfirmed finds the connected standbys that commits wait for and that have not confirmed the log up to here.

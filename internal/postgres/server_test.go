@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -246,6 +247,57 @@ func TestCheckNamesWhoBlocks(t *testing.T) {
 	testwait.Check(t, <-done)
 	if found := blocked(); found != "" {
 		t.Errorf("nobody blocks: %s", found)
+	}
+}
+
+// TestCheckNamesWhoLocksRows: commands don't wait on a connection for long, so that nobody need be seen to wait; and the doctor's role may see little of
+// others' sessions.
+func TestCheckNamesWhoLocksRows(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Server(t)
+	testwait.Must(t, testwait.Err(Migrate(t.Context(), server.URL())))
+	all := open(t, Options{URL: server.URL()})
+	execAll(t, all, `CREATE ROLE watcher LOGIN PASSWORD 'w'`, `GRANT SELECT ON ALL TABLES IN SCHEMA public TO watcher`)
+	u, err := url.Parse(server.URL())
+	testwait.Must(t, err)
+	u.User = url.UserPassword("watcher", "w")
+	little := open(t, Options{URL: u.String()})
+	found := func(db *DB) (messages []string) {
+		t.Helper()
+		findings, err := db.Blocked(t.Context())
+		testwait.Check(t, err)
+		for _, f := range findings {
+			messages = append(messages, f.Message)
+		}
+		return messages
+	}
+	if got := found(little); len(got) > 0 {
+		t.Errorf("nobody has locked anything: %q", got)
+	}
+	conn := pgtest.Connect(t, server.URL())
+	for _, sql := range []string{`SET application_name = 'somebody'`, `SET idle_in_transaction_session_timeout = 0`, `BEGIN`, `SELECT FROM accounts FOR UPDATE`} {
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
+	}
+	who := fmt.Sprintf("session %d (somebody", conn.PgConn().PID())
+	if got := found(little); len(got) != 1 || !strings.HasPrefix(got[0], who) || !strings.Contains(got[0], "has locked accounts, or rows there") || !strings.Contains(got[0], "can't see since when") {
+		t.Errorf("found %q", got)
+	}
+	testwait.Eventually(t, patience, "the session is named once it has lasted", func() bool {
+		got := found(all)
+		return len(got) == 1 && strings.HasPrefix(got[0], who) && strings.Contains(got[0], " for ")
+	})
+	testwait.Must(t, conn.Close(t.Context()))
+	if pgtest.Off(pgkit.Prepare) {
+		return
+	}
+	execAll(t, all, `BEGIN; SELECT FROM auctions FOR UPDATE; PREPARE TRANSACTION 'left behind'`)
+	testwait.Eventually(t, patience, "the prepared transaction is named", func() bool {
+		got := found(little)
+		return len(got) == 1 && strings.HasPrefix(got[0], `the prepared transaction "left behind" has locked auctions`)
+	})
+	execAll(t, all, `ROLLBACK PREPARED 'left behind'`)
+	if got := found(little); len(got) > 0 {
+		t.Errorf("nobody has locked anything any more: %q", got)
 	}
 }
 
