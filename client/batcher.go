@@ -198,8 +198,10 @@ func (b *batches) exchange(ctx context.Context, calls []*batchedCall, size int) 
 	case err != nil:
 	case answer.Status == http.StatusOK:
 		if err = json.Unmarshal(answer.Body, &results); err == nil && len(results.Results) != len(calls) {
-			err = fmt.Errorf("%w: %d results for %d commands", errNotJSON, len(results.Results), len(calls))
+			err = fmt.Errorf("%w: %d results for %d commands", errUnexpected, len(results.Results), len(calls))
 		}
+	case isSuccess(answer.Status):
+		err = fmt.Errorf("%w: its status is %d %s", errUnexpected, answer.Status, http.StatusText(answer.Status))
 	case answer.Status == http.StatusBadRequest, answer.Status == http.StatusNotFound, answer.Status == http.StatusMethodNotAllowed,
 		answer.Status == http.StatusRequestEntityTooLarge:
 		err = errSendAlone

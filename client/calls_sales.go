@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"iter"
-	"net/http"
 )
 
 // CreateCampaign makes a campaign, pending. Its Commitment is final: keep it, to check the proof against.
@@ -68,13 +67,13 @@ func (c *Client) GetDraw(ctx context.Context, campaign string, opts ...CallOptio
 
 // Proof reads the document that package fairdraw and fairlead verify check, byte for byte. Code not_drawn.
 func (c *Client) Proof(ctx context.Context, campaign string, opts ...CallOption) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, at("/v1/campaigns/%s/proof", campaign), nil, opts)
+	return c.document(ctx, at("/v1/campaigns/%s/proof", campaign), opts)
 }
 
 // InclusionProof reads the short proof that one position was among those drawn from, by the position's id; package
 // fairdraw checks it.
 func (c *Client) InclusionProof(ctx context.Context, campaign, position string, opts ...CallOption) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, at("/v1/campaigns/%s/proof/positions/%s", campaign, position), nil, opts)
+	return c.document(ctx, at("/v1/campaigns/%s/proof/positions/%s", campaign, position), opts)
 }
 
 // CreateMultidraw draws many times. It comes back completed; or running, where the request is async, or where the draws take
@@ -121,7 +120,7 @@ func (c *Client) MultidrawPrizes(ctx context.Context, id string, opts ...CallOpt
 
 // MultidrawProof reads the document that fairlead verify checks, byte for byte. Code not_drawn: not everything is drawn.
 func (c *Client) MultidrawProof(ctx context.Context, id string, opts ...CallOption) ([]byte, error) {
-	return c.do(ctx, http.MethodGet, at("/v1/multidraws/%s/proof", id), nil, opts)
+	return c.document(ctx, at("/v1/multidraws/%s/proof", id), opts)
 }
 
 // CreateAuction makes an auction, pending.

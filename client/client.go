@@ -21,6 +21,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
+	"github.com/fairlead-dev/fairlead/idempotency"
 	"github.com/fairlead-dev/fairlead/internal/standby"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
@@ -48,8 +49,8 @@ type Client struct {
 // Option changes what [New] makes.
 type Option func(*Client)
 
-// WithHTTPClient makes calls go through c, whose Timeout then bounds an attempt. The default has connections enough
-// for many concurrent calls, and two minutes.
+// WithHTTPClient makes calls go through a copy of c, whose Timeout then bounds an attempt. The default has connections enough
+// for many concurrent calls, and two minutes. A redirect that would change the method is not followed, whatever c's CheckRedirect says.
 func WithHTTPClient(c *http.Client) Option { return func(client *Client) { client.http = c } }
 
 // WithRetry changes how long a call is tried; the zero Retry is the default.
@@ -76,6 +77,7 @@ func New(baseURL, key string, opts ...Option) (*Client, error) {
 			return nil, err
 		}
 	}
+	c.http = withoutFalseRedirects(c.http)
 	return c, nil
 }
 
@@ -87,6 +89,27 @@ func newHTTPClient() (*http.Client, error) {
 	pool := standard.Clone()
 	pool.MaxIdleConns, pool.MaxIdleConnsPerHost = 0, idleConnections
 	return &http.Client{Transport: pool, Timeout: requestTimeout}, nil
+}
+
+// maxRedirects is how many redirects in a row are followed where the HTTP client has no CheckRedirect, as in net/http.
+const maxRedirects = 10
+
+// withoutFalseRedirects copies an HTTP client. The copy does not follow redirects that change the method: net/http makes a GET of a POST
+// at 301, 302 and 303, and what answers that has not seen the command.
+func withoutFalseRedirects(c *http.Client) *http.Client {
+	own, asked := *c, c.CheckRedirect
+	own.CheckRedirect = func(next *http.Request, before []*http.Request) error {
+		switch {
+		case next.Method != before[0].Method:
+			return http.ErrUseLastResponse
+		case asked != nil:
+			return asked(next, before)
+		case len(before) >= maxRedirects:
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	return &own
 }
 
 // The pauses between attempts where the server asks for none: long enough for a lane to drain or a process to start.
@@ -101,8 +124,9 @@ const (
 	positionHeader = "Fairlead-After"
 )
 
-// errNotJSON is returned when a success carries no document: what answered was no Fairlead server.
-var errNotJSON = errors.New("client: the answer is not the JSON document that was expected")
+// errUnexpected is the failure of an attempt whose answer is no problem and not the document of a success: what answered was no Fairlead
+// server, or the answer was cut.
+var errUnexpected = errors.New("client: the answer is not what a Fairlead server sends")
 
 // Retry bounds how long a call is tried. The zero value means the defaults.
 type Retry struct {
@@ -151,8 +175,7 @@ type Answer struct {
 	Attempts int
 }
 
-// Into stores the call's answer in a, whether it succeeds or ends in a [Problem]. The Answer belongs to that call until
-// it returns.
+// Into stores the last answer to the call in a, whether the call succeeds or not. The Answer belongs to that call until it returns.
 func Into(a *Answer) CallOption {
 	return func(r *request) { r.answer = a }
 }
@@ -161,15 +184,22 @@ func Into(a *Answer) CallOption {
 // newer server has and this package does not. The path begins with a slash, and its ids are escaped. in is the request's
 // document, or nil; a POST without one sends an empty object.
 func Call[Out any](ctx context.Context, c *Client, method, path string, in any, opts ...CallOption) (*Out, error) {
-	answer, err := c.do(ctx, method, path, in, opts)
+	var out *Out
+	_, err := c.do(ctx, method, path, in, func(a *Answer) error {
+		out = new(Out)
+		return json.Unmarshal(a.Body, out)
+	}, opts)
 	if err != nil {
 		return nil, err
 	}
-	out := new(Out)
-	if err := json.Unmarshal(answer, out); err != nil {
-		return nil, fmt.Errorf("%w: %w", errNotJSON, err)
-	}
 	return out, nil
+}
+
+// document gets a JSON document as it is, byte for byte.
+func (c *Client) document(ctx context.Context, path string, opts []CallOption) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, path, nil, func(a *Answer) error {
+		return json.Unmarshal(a.Body, &json.RawMessage{})
+	}, opts)
 }
 
 func get[Out any](ctx context.Context, c *Client, path string, opts []CallOption) (*Out, error) {
@@ -183,7 +213,7 @@ func post[Out any](ctx context.Context, c *Client, path string, in any, opts []C
 // Open sends a GET and returns the answer unread. It is for what is not a JSON document: server-sent events (/v1/events),
 // metrics, pages. With the headers of an upgrade it also opens the WebSocket (/v1/live), and the body is then the connection.
 // The request is sent once. The context ends it; the HTTP client's Timeout does not apply. The caller closes the body. Open
-// returns an answer of 400 or above as a *[Problem].
+// returns a redirect that is not followed, and an answer of 400 or above, as a *[Problem].
 func (c *Client) Open(ctx context.Context, path string, opts ...CallOption) (*http.Response, error) {
 	r, err := c.request(http.MethodGet, path, nil, opts)
 	if err != nil {
@@ -195,7 +225,7 @@ func (c *Client) Open(ctx context.Context, path string, opts ...CallOption) (*ht
 	if err != nil {
 		return nil, &UnansweredError{Attempts: 1, Err: err}
 	}
-	if resp.StatusCode < http.StatusBadRequest {
+	if resp.StatusCode < http.StatusBadRequest && !isRedirect(resp.StatusCode) {
 		return resp, nil
 	}
 	answer, err := read(resp)
@@ -276,15 +306,19 @@ func (c *Client) request(method, path string, in any, opts []CallOption) (*reque
 	for _, o := range opts {
 		o(r)
 	}
-	if method != http.MethodGet && r.header.Get(keyHeader) == "" {
+	if key := r.header.Get(keyHeader); key != "" {
+		if _, err := idempotency.ParseKey(key); err != nil {
+			return nil, fmt.Errorf("client: the key %q: %w", key, err)
+		}
+	} else if method != http.MethodGet {
 		r.header.Set(keyHeader, uuid.NewString())
 	}
 	return r, nil
 }
 
-// do sends a request until it is settled. An answer of 400 or above is returned as an error, a *Problem; the body of
-// the others has been read, so that a connection that fails halfway counts as no answer.
-func (c *Client) do(ctx context.Context, method, path string, in any, opts []CallOption) ([]byte, error) {
+// do sends a request until it is settled. A redirect, or an answer of 400 or above, is returned as an error, a *Problem. Of the others
+// only a 2xx that accept takes is a success. The rest count as no answer, as does a connection that fails halfway.
+func (c *Client) do(ctx context.Context, method, path string, in any, accept func(*Answer) error, opts []CallOption) ([]byte, error) {
 	r, err := c.request(method, path, in, opts)
 	if err != nil {
 		return nil, err
@@ -296,23 +330,26 @@ func (c *Client) do(ctx context.Context, method, path string, in any, opts []Cal
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		answer, sent, err := c.attempt(ctx, r)
-		if key != "" && (err != nil || sent > 1) {
-			c.doubts.unanswered(command)
-		}
-		pause := pauses.NextBackOff()
-		if err != nil {
-			err = &UnansweredError{Key: key, Attempts: attempt, Err: err}
-		} else {
+		if err == nil {
 			answer.Key, answer.Attempts = key, attempt
 			if r.answer != nil {
 				*r.answer = *answer
 			}
-			if answer.Status < http.StatusBadRequest {
-				if key != "" {
-					c.doubts.settled(command)
-				}
-				return answer.Body, nil
+			err = answer.check(accept)
+		}
+		if key != "" && (err != nil || sent > 1) {
+			c.doubts.unanswered(command)
+		}
+		pause := pauses.NextBackOff()
+		switch {
+		case err != nil:
+			err = &UnansweredError{Key: key, Attempts: attempt, Err: err}
+		case isSuccess(answer.Status):
+			if key != "" {
+				c.doubts.settled(command)
 			}
+			return answer.Body, nil
+		default:
 			p := problemOf(answer)
 			if key != "" {
 				p.Outcome = c.doubts.refused(command, p)
@@ -390,105 +427,4 @@ func read(resp *http.Response) (*Answer, error) {
 		return nil, err
 	}
 	return &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Replayed: resp.Header.Get(replayedHeader) == "true"}, nil
-}
-
-// retryAfter reads Retry-After in either of its forms; 0 means that there is none.
-func retryAfter(h http.Header) time.Duration {
-	value := h.Get("Retry-After")
-	if seconds, err := strconv.Atoi(value); err == nil {
-		return max(0, time.Duration(seconds)*time.Second)
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
-}
-
-// Outcomes of a call that ended in a [Problem].
-const (
-	// NotApplied means that the server has seen that nothing was done under the call's key, and did nothing now.
-	NotApplied = "not_applied"
-	// Applied means that the effect is there although the answer is a problem.
-	Applied = "applied"
-	// Unknown means that the server can't tell yet: it may have done it, now or for an earlier attempt with the same key. With
-	// a code other than outcome_unknown and internal_error the last attempt did nothing, but that says nothing of those before.
-	// A call with the [Problem]'s Key gets the true answer later. The client also says so where it does not know what became of an
-	// earlier attempt of this call, or of another of its calls under the same key, whatever the server says of the last one.
-	Unknown = "unknown"
-)
-
-// Problem is returned when the server answered that it did not do what was asked.
-type Problem struct {
-	Status int `json:"status"` // of HTTP, 400 or above
-	// Code is the stable name of what happened, such as sold_out. It is empty when what answered was no Fairlead
-	// server, but a proxy before it, say.
-	Code string `json:"code"`
-	// Title and Detail say it to a person: in general, and this once.
-	Title     string `json:"title"`
-	Detail    string `json:"detail"`
-	Retryable bool   `json:"retryable"`  // whether the same request may succeed later; the client has tried already
-	Outcome   string `json:"outcome"`    // NotApplied, Applied or Unknown
-	RequestID string `json:"request_id"` // finds the request in the server's log
-	Transfer  string `json:"transfer"`   // the id of the failed transfer, with insufficient_funds, or of the one that has the reference, with reference_taken
-	// Cycle names the owners that wait for each other, in waiting order, the asking one first, with deadlock.
-	Cycle []string `json:"cycle"`
-
-	// Reason is why the server is not ready, in answers of /readyz, which are no problem documents.
-	Reason string `json:"reason"`
-
-	Key        string        `json:"-"` // the idempotency key of the call; empty where it had none
-	RetryAfter time.Duration `json:"-"` // how long the server asked to wait; 0 when it did not
-}
-
-// Error names code and detail.
-func (p *Problem) Error() string {
-	switch {
-	case p.Reason != "":
-		return "client: the server is not ready: " + p.Reason
-	case p.Code == "":
-		return fmt.Sprintf("client: the answer was %d %s, and no problem document", p.Status, http.StatusText(p.Status))
-	}
-	return fmt.Sprintf("client: %s (%s)", p.Detail, p.Code)
-}
-
-// CodeOf returns the code of the [Problem] in err, and "" where there is none.
-func CodeOf(err error) string {
-	if p, ok := errors.AsType[*Problem](err); ok {
-		return p.Code
-	}
-	return ""
-}
-
-// UnansweredError is returned when no answer came: the connection failed at every attempt, or the context ended. What
-// was asked was done once or not at all.
-type UnansweredError struct {
-	Key      string // the idempotency key of the call, with which the same call settles it; empty where it had none
-	Attempts int    // how often the request was sent
-	Err      error  // what went wrong the last time
-}
-
-// Error says how often it was tried, and under which key.
-func (e *UnansweredError) Error() string {
-	if e.Key == "" {
-		return fmt.Sprintf("client: no answer after %d attempts: %v", e.Attempts, e.Err)
-	}
-	return fmt.Sprintf("client: no answer after %d attempts with Idempotency-Key %s: %v", e.Attempts, e.Key, e.Err)
-}
-
-// Unwrap gives the last failure, in which context.Canceled and context.DeadlineExceeded can be found.
-func (e *UnansweredError) Unwrap() error { return e.Err }
-
-// problemOf reads an answer of 400 or above.
-func problemOf(a *Answer) *Problem {
-	p := &Problem{}
-	if json.Unmarshal(a.Body, p) != nil || p.Code == "" {
-		// A proxy that could not reach the server knows nothing of the effect.
-		*p = Problem{Outcome: Unknown, Retryable: isGatewayStatus(a.Status), Reason: p.Reason}
-	}
-	p.Status, p.Key, p.RetryAfter = a.Status, a.Key, retryAfter(a.Header)
-	return p
-}
-
-func isGatewayStatus(status int) bool {
-	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 }

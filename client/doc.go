@@ -26,8 +26,12 @@
 //     is Unknown, call again with the problem's Key: an attempt whose answer was lost may have been carried out, and a server
 //     that is overloaded, or has lost its database, can't look. Once an attempt had no answer, or the answer unknown, the client
 //     reports Unknown until the server gives the answer that it has stored under the key.
-//   - *[UnansweredError]: no answer came at all. It was done once or not at all. Call again with the error's Key, now
-//     or after a restart of the program, to learn which.
+//     A redirect that would make a GET of a command is not followed, and ends as a Problem without a code: this request did nothing, and
+//     the Detail says where the redirect leads. Use that address as base URL.
+//   - *[UnansweredError]: no answer came at all, or one that no Fairlead server gives, such as a success that is cut or no JSON. It was
+//     done once or not at all. Call again with the error's Key, now or after a restart of the program, to learn which.
+//
+// A call that can't be sent, because its document can't be encoded or its key is malformed, ends at once with another error.
 //
 // # What it promises
 //

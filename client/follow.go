@@ -154,7 +154,7 @@ func (f *follower) event(data []byte) error {
 	}
 	var e Event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return fmt.Errorf("%w: %w", errNotJSON, err)
+		return fmt.Errorf("%w: %w", errUnexpected, err)
 	}
 	if e.Type == "" {
 		return nil // That the connection was too slow: it ends now, and the next one goes on.

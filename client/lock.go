@@ -35,7 +35,12 @@ func (c *Client) RenewLock(ctx context.Context, id string, q RenewLockRequest, o
 
 // ReleaseLock ends a lock and gives its keys to the next in line. Code lock_lost: it was no longer held.
 func (c *Client) ReleaseLock(ctx context.Context, id string, opts ...CallOption) error {
-	_, err := c.do(ctx, http.MethodDelete, at("/v1/locks/%s", id), nil, opts)
+	_, err := c.do(ctx, http.MethodDelete, at("/v1/locks/%s", id), nil, func(a *Answer) error {
+		if a.Status != http.StatusNoContent {
+			return errors.New("204 was expected")
+		}
+		return nil
+	}, opts)
 	return err
 }
 
