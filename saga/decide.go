@@ -2,6 +2,7 @@ package saga
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -62,6 +63,21 @@ func record(s *Saga, a action, i int, o Outcome) {
 	default:
 		step.Status, step.Result = StepDone, o.Result
 	}
+}
+
+// clean makes all words in a saga's record storable. They come from outside: from a service that refused, or a server that
+// failed.
+func clean(s *Saga) {
+	s.Reason, s.LastError = storable(s.Reason), storable(s.LastError)
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		step.Reason, step.Error = storable(step.Reason), storable(step.Error)
+	}
+}
+
+// storable is a text that every store takes. U+FFFD replaces NUL bytes and what is not UTF-8, which PostgreSQL refuses.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // settle gives a saga of which nothing is left to do the status that it has come to.

@@ -220,3 +220,15 @@ func TestPauseGrowsToItsLimit(t *testing.T) {
 		t.Errorf("after 60 attempts: %v", d)
 	}
 }
+
+// TestClean cleans a record of which all words are such as PostgreSQL refuses.
+func TestClean(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{"": "", "größer\n": "größer\n", "gr\xf6\xdfer": "gr\uFFFDer", "a\x00\x00b": "a\uFFFD\uFFFDb", "\xed\xa0\x80": "\uFFFD"} {
+		s := &Saga{Reason: said, LastError: said, Steps: []StepState{{Reason: said, Error: said, Result: said}}}
+		clean(s)
+		if s.Reason != want || s.LastError != want || s.Steps[0] != (StepState{Reason: want, Error: want, Result: said}) {
+			t.Errorf("%q: %+v", said, s)
+		}
+	}
+}

@@ -39,6 +39,8 @@
 //   - After its deadline, by the log's clock, a saga goes no further forward: steps that are not done are cancelled, and those that
 //     are done are undone.
 //   - A saga that failed or was compensated has the reason in its LastError.
+//   - Reasons and errors may have any bytes, such as the words of a server in Latin-1. The log and marks keep U+FFFD for what a
+//     store may refuse. Results are never altered, see [Outcome].
 //
 // [Service.Start] or [Service.Run] starts a saga, under an id by which a repeated request finds the first one's saga. Package
 // pgsaga has the log and, for steps and branches that are PostgreSQL transactions, the marks. [Service.Reconcile] must run in each

@@ -34,6 +34,8 @@ var (
 	ErrLeaseLost = errors.New("the saga's lease was lost")
 	// errUndoRefused keeps a compensation that refuses from being taken for one that was done.
 	errUndoRefused = errors.New("a compensation must not refuse")
+	// errBadResult keeps a result from being altered in the log.
+	errBadResult = errors.New("the result is not UTF-8")
 )
 
 // NotFoundError is returned when a saga is named that does not exist.

@@ -13,12 +13,14 @@ import (
 // Outcome is what became of a step, for ever.
 type Outcome struct {
 	Refused bool
-	Reason  string // of a refusal
-	Result  string
+	// Reason is that of a refusal. The log and marks keep U+FFFD instead of NUL bytes and what is not UTF-8, as they do in errors.
+	Reason string
+	// Result is kept as it is. One that is not UTF-8 fails the step, and one with a NUL byte a step or branch of package pgsaga.
+	Result string
 }
 
-// Refuse is the outcome of a step that was refused.
-func Refuse(reason string) Outcome { return Outcome{Refused: true, Reason: reason} }
+// Refuse is the outcome of a step that was refused. U+FFFD replaces NUL bytes in the reason, and what is not UTF-8.
+func Refuse(reason string) Outcome { return Outcome{Refused: true, Reason: storable(reason)} }
 
 // Call is one execution of a step.
 type Call struct {

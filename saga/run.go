@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -122,7 +123,7 @@ func (s *Service) setActive(r *run, active bool) {
 func (s *Service) park(saga *Saga, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.runs.Context), releaseTimeout)
 	defer cancel()
-	if err := s.store.Save(ctx, saga, &wait); err != nil {
+	if err := s.write(ctx, saga, &wait); err != nil {
 		s.o.Logger.WarnContext(ctx, "saga: its lease was not given back, and will expire", "id", saga.ID, "error", err)
 	}
 }
@@ -210,13 +211,22 @@ func (s *Service) execute(ctx context.Context, c Call, f func(context.Context, C
 	if err == nil && c.Undo && out.Refused {
 		err = fmt.Errorf("%w: %s", errUndoRefused, out.Reason)
 	}
+	if err == nil && !out.Refused && !utf8.ValidString(out.Result) { // The log is JSON, in which it would be another one.
+		err = fmt.Errorf("%w: %q", errBadResult, out.Result)
+	}
 	return out, err
 }
 
 func (s *Service) save(ctx context.Context, saga *Saga) error {
 	saga.Attempts, saga.LastError = 0, lastError(saga)
 	// What was sent is seen through: giving up in the middle would only make its outcome unknown.
-	return s.store.Save(context.WithoutCancel(ctx), saga, nil)
+	return s.write(context.WithoutCancel(ctx), saga, nil)
+}
+
+// write is the store's Save of a record that the store can't refuse for its words.
+func (s *Service) write(ctx context.Context, saga *Saga, park *time.Duration) error {
+	clean(saga)
+	return s.store.Save(ctx, saga, park)
 }
 
 // transact runs a two-phase transaction in the saga's term.

@@ -126,6 +126,9 @@ func (d *Database) Branch(name string, do Transaction) saga.Branch {
 			if out.Refused {
 				return errRefused
 			}
+			if err := checkResult(out.Result); err != nil {
+				return err
+			}
 			_, err = tx.Exec(ctx, d.schema.in(insertMark), c.Saga, c.Key(), outcomeDone, "", out.Result, gid)
 			return err
 		})

@@ -4,7 +4,7 @@
 // [Log] is the durable log: one table, in the database of whoever coordinates. [Database] is any database in which sagas do
 // something, the log's own among them: [Database.Step] makes a step of two transactions, what it does and how that is
 // undone; [Database.Branch] makes one a branch of a two-phase commit. [Schema.Install] creates the tables, in a schema of
-// their own if you like; a database that only takes part needs them too, for its marks.
+// their own if you like; a database that only takes part needs them too, for its marks. Their encoding must be UTF8.
 //
 // # How a step happens once
 //

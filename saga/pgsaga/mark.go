@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -37,7 +39,7 @@ func (s Schema) Once(ctx context.Context, tx pgx.Tx, c saga.Call, f Transaction)
 
 func (s Schema) once(ctx context.Context, tx pgx.Tx, c saga.Call, f Transaction) (out saga.Outcome, err error) {
 	if c.Cancel != "" {
-		return s.refuse(ctx, tx, c, saga.Refuse(c.Cancel))
+		return s.refuse(ctx, tx, c, c.Cancel)
 	}
 	nested, err := tx.Begin(ctx)
 	if err != nil {
@@ -61,7 +63,10 @@ func (s Schema) once(ctx context.Context, tx pgx.Tx, c saga.Call, f Transaction)
 		if err := nested.Rollback(ctx); err != nil {
 			return out, err
 		}
-		return s.refuse(ctx, tx, c, out)
+		return s.refuse(ctx, tx, c, out.Reason)
+	}
+	if err := checkResult(out.Result); err != nil {
+		return out, err
 	}
 	if out.Result != "" {
 		if _, err := nested.Exec(ctx, s.in(resultMark), c.Saga, c.Key(), out.Result); err != nil {
@@ -71,8 +76,19 @@ func (s Schema) once(ctx context.Context, tx pgx.Tx, c saga.Call, f Transaction)
 	return out, nested.Commit(ctx)
 }
 
+// errBadResult is returned for a result that a mark can't hold as it is.
+var errBadResult = errors.New("the result has a NUL byte, or is not UTF-8")
+
+func checkResult(s string) error {
+	if !utf8.ValidString(s) || strings.Contains(s, "\x00") {
+		return fmt.Errorf("%w: %q", errBadResult, s)
+	}
+	return nil
+}
+
 // refuse notes a refusal, unless something was noted before.
-func (s Schema) refuse(ctx context.Context, tx pgx.Tx, c saga.Call, out saga.Outcome) (saga.Outcome, error) {
+func (s Schema) refuse(ctx context.Context, tx pgx.Tx, c saga.Call, reason string) (saga.Outcome, error) {
+	out := saga.Refuse(reason) // Its reason can be stored, and is what a later execution reads.
 	tag, err := tx.Exec(ctx, s.in(claimMark), c.Saga, c.Key(), outcomeRefused, out.Reason, "", "")
 	if err != nil || tag.RowsAffected() == 1 {
 		return out, err
