@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // TestEverySagaEndsAsPromised plays sagas whose steps are refused wherever: in the end every step is done once, or every
@@ -218,6 +220,17 @@ func TestPauseGrowsToItsLimit(t *testing.T) {
 	}
 	if d := pause(60, MaxPause); d < MaxPause/2 {
 		t.Errorf("after 60 attempts: %v", d)
+	}
+}
+
+// TestPlanPanics has a definition that panics: its service lives, and says so.
+func TestPlanPanics(t *testing.T) {
+	t.Parallel()
+	s := NewService(nil, Options{Definitions: []Definition{{Name: "p", Plan: func(*Saga) (Plan, error) { panic("a bug") }}}})
+	for _, err := range []error{testwait.Err(s.plan(&Saga{Name: "p"})), testwait.Err(s.Start(t.Context(), New{Name: "p"}))} {
+		if err == nil || !strings.HasSuffix(err.Error(), `plan of "p": panic: a bug`) {
+			t.Error(err)
+		}
 	}
 }
 

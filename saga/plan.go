@@ -114,7 +114,8 @@ func (p *Plan) names() []string {
 }
 
 // Definition makes plans for the sagas of its name. Plan must give the same steps whenever it is asked about the same saga:
-// a process may come to resume it that runs a later version of the program.
+// a process may come to resume it that runs a later version of the program. Its error, or panic, is a failure of the saga, which
+// is tried again.
 type Definition struct {
 	Name string
 	Plan func(s *Saga) (Plan, error)

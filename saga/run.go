@@ -154,12 +154,27 @@ func (s *Service) advance(r *run) error {
 	return s.compensated(r, plan.Steps)
 }
 
-func (s *Service) plan(saga *Saga) (Plan, error) {
-	definition, ok := s.definitions[saga.Name]
+func (s *Service) definition(name string) (Definition, error) {
+	d, ok := s.definitions[name]
 	if !ok {
-		return Plan{}, fmt.Errorf("%w: %q", ErrUnknownDefinition, saga.Name)
+		return d, fmt.Errorf("%w: %q", ErrUnknownDefinition, name)
 	}
-	return definition.Plan(saga)
+	return d, nil
+}
+
+// plan asks a saga's definition. A panic in it is an error, as in a step, see [Service.execute].
+func (s *Service) plan(saga *Saga) (p Plan, err error) {
+	d, err := s.definition(saga.Name)
+	if err != nil {
+		return p, err
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			s.o.Logger.Error("saga: a definition panicked", "saga", saga.ID, "definition", saga.Name, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("plan of %q: panic: %v", saga.Name, v)
+		}
+	}()
+	return d.Plan(saga)
 }
 
 // compensated runs the steps of a saga, and undoes them where one is refused.
