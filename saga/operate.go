@@ -29,6 +29,9 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 	if !json.Valid(n.Input) {
 		return nil, errors.New("saga: start: the input is no JSON")
 	}
+	if _, err := s.definition(n.Name); err != nil {
+		return nil, fmt.Errorf("saga: start: %w", err)
+	}
 	if n.Steps == nil {
 		plan, err := s.plan(&Saga{ID: n.ID, Name: n.Name, Protocol: n.Protocol, Input: n.Input})
 		if err != nil {

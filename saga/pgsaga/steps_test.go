@@ -145,8 +145,10 @@ func TestStartRefuses(t *testing.T) {
 	a := newProcess(t, pool, saga.Options{Definitions: []saga.Definition{{Name: "one", Plan: func(*saga.Saga) (saga.Plan, error) {
 		return saga.Plan{Steps: []saga.Step{d.Step("only", effect, nil)}}, nil
 	}}}})
-	if _, err := a.Start(t.Context(), saga.New{Name: "two"}); !errors.Is(err, saga.ErrUnknownDefinition) {
-		t.Errorf("no definition: %v", err)
+	for _, steps := range [][]string{nil, {"only"}} {
+		if _, err := a.Start(t.Context(), saga.New{Name: "two", Steps: steps}); !errors.Is(err, saga.ErrUnknownDefinition) {
+			t.Errorf("no definition, steps %q: %v", steps, err)
+		}
 	}
 	for _, steps := range [][]string{{}, {"a", "a"}, {"undo.a"}, {"a b"}, {""}} {
 		if _, err := a.Start(t.Context(), saga.New{Name: "one", Steps: steps}); err == nil {
