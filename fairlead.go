@@ -48,8 +48,12 @@ import (
 	"github.com/fairlead-dev/fairlead/saga"
 )
 
-// closeTimeout bounds each step of a shutdown but the drain, which has an option.
-const closeTimeout = 15 * time.Second
+const (
+	// closeTimeout bounds the end of a private PostgreSQL, and all other steps of a shutdown together but the drain, which has an option.
+	closeTimeout = 15 * time.Second
+	// closeBriefly is what a step has where those before it have taken all of that time.
+	closeBriefly = 100 * time.Millisecond
+)
 
 // startPatience is how long a start waits for a database that takes connections and does not answer. A start holds up nobody.
 const startPatience = 30 * time.Second
@@ -211,7 +215,6 @@ func (s *Server) openDatabase(ctx context.Context) error {
 		return err
 	}
 	s.local, s.url = local, local.URL()
-	s.onClose(local.Stop)
 	return nil
 }
 
@@ -295,7 +298,7 @@ func (s *Server) serve(ctx context.Context) error {
 }
 
 // Close stops everything and returns what went wrong. It waits for [Server.Run] to drain. It does so under a cancelled
-// context too; each step has a time limit.
+// context too, and has a time limit: where the database doesn't answer, it is no longer waited for, which is logged.
 func (s *Server) Close(ctx context.Context) error {
 	s.stop(nil)
 	s.serving.Wait()
@@ -306,10 +309,22 @@ func (s *Server) Close(ctx context.Context) error {
 		if s.listener != nil { // Run has closed it, if it was called.
 			_ = s.listener.Close()
 		}
+		within := func(limit time.Duration, stop func(context.Context) error) {
+			step, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+			defer cancel()
+			switch err := stop(step); {
+			case errors.Is(err, context.DeadlineExceeded): // As where the database does not answer. What was promised to clients is done.
+				s.logger.WarnContext(ctx, "shutting down without waiting any longer", "error", err)
+			default:
+				failures = append(failures, err)
+			}
+		}
+		deadline := time.Now().Add(closeTimeout)
 		for _, stop := range slices.Backward(s.closers) {
-			step, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-			failures = append(failures, stop(step))
-			cancel()
+			within(max(time.Until(deadline), closeBriefly), stop)
+		}
+		if s.local != nil {
+			within(closeTimeout, s.local.Stop)
 		}
 		s.closed = errors.Join(failures...)
 	})

@@ -59,7 +59,11 @@ func newDoctor() *cobra.Command {
 			if t.url != "" {
 				examine = t.examineServer
 			}
-			if err := examine(cmd, &d); err != nil {
+			err := examine(cmd, &d)
+			if cmd.Context().Err() != nil { // What was found then says nothing of the installation.
+				return errors.New("interrupted: not everything was looked at")
+			}
+			if err != nil {
 				return err
 			}
 			return conclude(cmd, t.json, d, d.Healthy, d.print)

@@ -45,17 +45,18 @@ func newIntegrity() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := t.checkArchives(cmd, archives); err != nil {
+			sound, err := t.checkArchives(cmd, archives)
+			if err != nil {
 				return err
 			}
 			log, err := t.compareLog(cmd)
 			if err != nil {
 				return err
 			}
-			if document, err = withLog(document, log); err != nil {
+			if document, err = withLog(document, log, sound); err != nil {
 				return err
 			}
-			return conclude(cmd, false, nil, r.Valid && (log == nil || log.Difference == ""), func(out io.Writer) {
+			return conclude(cmd, false, nil, sound && r.Valid && (log == nil || log.Difference == ""), func(out io.Writer) {
 				if t.json {
 					_, _ = fmt.Fprintln(out, string(document))
 				} else {
@@ -129,8 +130,9 @@ func (t *target) compareLog(cmd *cobra.Command) (*postgres.LogCheck, error) {
 	return &c, err
 }
 
-// withLog adds to the document of the books what the comparison of the public log has found. Where there is a difference, not everything is valid.
-func withLog(document jsontext.Value, log *postgres.LogCheck) (jsontext.Value, error) {
+// withLog adds to the document of the books what the comparison of the public log has found. Where there is a difference, or the archives are not sound, not
+// everything is valid.
+func withLog(document jsontext.Value, log *postgres.LogCheck, sound bool) (jsontext.Value, error) {
 	if log == nil {
 		return document, nil
 	}
@@ -149,29 +151,33 @@ func withLog(document jsontext.Value, log *postgres.LogCheck) (jsontext.Value, e
 		return nil, err
 	}
 	members["log"] = compared
-	if log.Difference != "" {
+	if log.Difference != "" || !sound {
 		members["valid"] = jsontext.Value("false")
 	}
 	return json.Marshal(members, json.Deterministic(true))
 }
 
-// checkArchives reads the archives in a directory, and compares them with the database.
-func (t *target) checkArchives(cmd *cobra.Command, directory string) error {
+// checkArchives reads the archives in a directory, and compares them with the database. It tells what differs.
+func (t *target) checkArchives(cmd *cobra.Command, directory string) (sound bool, err error) {
 	if directory == "" {
-		return nil
+		return true, nil
 	}
 	db, err := t.database(cmd.Context())
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer db.Close()
-	c, err := db.CheckArchives(cmd.Context(), directory, showArchive(cmd.ErrOrStderr()))
-	if err != nil {
-		return err
+	c, difference, err := db.CheckArchives(cmd.Context(), directory, showArchive(cmd.ErrOrStderr()))
+	switch {
+	case err != nil:
+		return false, err
+	case difference != "":
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "NOT VALID: the archives: %s\n", difference)
+		return false, nil
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "the archives agree with the database: %d archives, %d entries, %d transfers, %d closed holds, %d purchases in %d campaigns\n",
 		c.Archives, c.Entries, c.Transfers, c.Holds, c.Purchases, c.Campaigns)
-	return nil
+	return true, nil
 }
 
 func printLogCheck(out io.Writer, c *postgres.LogCheck) {

@@ -414,8 +414,12 @@ func TestDamage(t *testing.T) {
 	if _, err := archive.Check(t.Context(), newWorld(t).pool, filepath.Join(w.directory, "elsewhere"), nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a directory that is not there, where nothing was archived: %v", err)
 	}
+	names := []string{"manifest.json"}
 	for _, f := range a.Files {
-		path := filepath.Join(a.Directory, f.Name)
+		names = append(names, f.Name)
+	}
+	for _, name := range names {
+		path := filepath.Join(a.Directory, name)
 		whole, err := os.ReadFile(path)
 		testwait.Must(t, err)
 		for what, text := range map[string][]byte{
@@ -423,12 +427,12 @@ func TestDamage(t *testing.T) {
 		} {
 			testwait.Must(t, os.WriteFile(path, text, 0o600))
 			if _, is := errors.AsType[*archive.Damaged](check()); !is {
-				t.Errorf("%s %s: not found", f.Name, what)
+				t.Errorf("%s %s: not found", name, what)
 			}
 		}
 		testwait.Must(t, os.Remove(path))
 		if err := check(); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s removed: %v", f.Name, err)
+			t.Errorf("%s removed: %v", name, err)
 		}
 		testwait.Must(t, os.WriteFile(path, whole, 0o600))
 	}

@@ -25,7 +25,7 @@ type Checked struct {
 	Bytes                     int64 // compressed
 }
 
-// Check reads the archives' files in a directory. It compares them with their hashes, adds the entries up by account, compares the sums with those in the
+// Check reads the archives' files in a directory. It compares them with their hashes, and the manifests with what the database has of them, adds the entries up by account, compares the sums with those in the
 // database, with which its history begins, holds the entries against the transfers, and makes the roots of the draws of the purchases. It returns a
 // [Damaged] error for the first file that is not what was written, and another error for what does not agree. progress may be nil.
 //
@@ -63,6 +63,9 @@ func check(ctx context.Context, pool *pgxpool.Pool, directory string, all []reco
 	for i := range all {
 		r := &all[i]
 		found.books = books{}
+		if err := r.checkManifest(filepath.Join(directory, r.name())); err != nil {
+			return c, err
+		}
 		for _, f := range r.Files {
 			if progress != nil {
 				progress(Progress{Archive: r.Number, Upto: partitions.Time(r.Upto), Doing: "reading " + f.Name})

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -18,6 +19,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 )
 
 // File is a file of an archive: the rows of one partition as CSV (RFC 4180) with a line of column names, as PostgreSQL's COPY writes it, compressed by gzip.
@@ -86,6 +89,32 @@ func syncDirectory(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// manifest is what the manifest of an archive says.
+func (r *record) manifest() Manifest {
+	return Manifest{r.Number, timeOf(r.From), partitions.Time(r.Upto), r.Files}
+}
+
+// checkManifest returns a [Damaged] error, or the file system's, where the manifest in an archive's directory is not its own.
+func (r *record) checkManifest(directory string) error {
+	path := filepath.Join(directory, manifestName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var there Manifest
+	if err := json.Unmarshal(text, &there); err != nil {
+		return &Damaged{path, err.Error()}
+	}
+	want, err := json.Marshal(r.manifest())
+	if err != nil {
+		return err
+	}
+	if got, err := json.Marshal(there); err != nil || !bytes.Equal(got, want) {
+		return &Damaged{path, fmt.Sprintf("it says %.300s, and of this archive is known %.300s", got, want)}
+	}
+	return nil
 }
 
 // writeManifest writes the manifest into an archive's directory.

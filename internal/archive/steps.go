@@ -295,7 +295,7 @@ func (r *runner) compare(ctx context.Context, a *record) error {
 	if err := a.agrees(ctx, r.pool, found.books); err != nil {
 		return err
 	}
-	return writeManifest(directory, Manifest{a.Number, timeOf(a.From), partitions.Time(a.Upto), a.Files})
+	return writeManifest(directory, a.manifest())
 }
 
 // timeOf is the zero time for the beginning.

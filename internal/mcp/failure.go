@@ -123,6 +123,6 @@ func describe(err error) *failure {
 	if _, ok := errors.AsType[*client.UnansweredError](err); ok {
 		return &failure{Code: codeNoAnswer, Detail: text, Retryable: true, Outcome: client.Unknown}
 	}
-	// It was answered, with a success that can't be read.
+	// It can't be sent.
 	return &failure{Code: codeNotJSON, Detail: text, Outcome: client.Unknown}
 }

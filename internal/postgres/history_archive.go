@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/google/uuid"
@@ -74,9 +76,18 @@ func (db *DB) Archive(ctx context.Context, o archive.Options) (archive.Result, e
 	return archive.Run(ctx, db.pool, o)
 }
 
-// CheckArchives is [archive.Check] on this database.
-func (db *DB) CheckArchives(ctx context.Context, directory string, progress func(archive.Progress)) (archive.Checked, error) {
-	return archive.Check(ctx, db.pool, directory, progress)
+// CheckArchives is [archive.Check] on this database. difference is what the files, or what is missing of them, disagree in.
+func (db *DB) CheckArchives(ctx context.Context, directory string, progress func(archive.Progress)) (c archive.Checked, difference string, err error) {
+	c, err = archive.Check(ctx, db.pool, directory, progress)
+	_, damaged := errors.AsType[*archive.Damaged](err)
+	if _, absent := os.Stat(directory); absent == nil && errors.Is(err, fs.ErrNotExist) {
+		damaged = true // A file of it is gone.
+	}
+	_, unread := errors.AsType[*fs.PathError](err)
+	if verdict, _ := pgkit.Classify(err); damaged || err != nil && !unread && verdict != pgkit.Lost && contradicts(ctx, err) {
+		difference, err = err.Error(), nil
+	}
+	return c, difference, err
 }
 
 // archivedSales reads a campaign whose purchases are archived.
