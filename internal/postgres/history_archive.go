@@ -79,15 +79,18 @@ func (db *DB) Archive(ctx context.Context, o archive.Options) (archive.Result, e
 // CheckArchives is [archive.Check] on this database. difference is what the files, or what is missing of them, disagree in.
 func (db *DB) CheckArchives(ctx context.Context, directory string, progress func(archive.Progress)) (c archive.Checked, difference string, err error) {
 	c, err = archive.Check(ctx, db.pool, directory, progress)
+	if err == nil {
+		return c, "", nil
+	}
+	_, absent := os.Stat(directory)
 	_, damaged := errors.AsType[*archive.Damaged](err)
-	if _, absent := os.Stat(directory); absent == nil && errors.Is(err, fs.ErrNotExist) {
-		damaged = true // A file of it is gone.
-	}
 	_, unread := errors.AsType[*fs.PathError](err)
-	if verdict, _ := pgkit.Classify(err); damaged || err != nil && !unread && verdict != pgkit.Lost && contradicts(ctx, err) {
-		difference, err = err.Error(), nil
+	verdict, _ := pgkit.Classify(err)
+	gone := absent == nil && errors.Is(err, fs.ErrNotExist) // a file of it
+	if damaged || gone || !unread && verdict != pgkit.Lost && contradicts(ctx, err) {
+		return c, err.Error(), nil
 	}
-	return c, difference, err
+	return c, "", err
 }
 
 // archivedSales reads a campaign whose purchases are archived.
