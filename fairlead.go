@@ -49,7 +49,8 @@ import (
 )
 
 const (
-	// closeTimeout bounds the end of a private PostgreSQL, and all other steps of a shutdown together but the drain, which has an option.
+	// closeTimeout bounds the end of a private PostgreSQL, and all other steps of a shutdown together but the drain, which has an
+	// option: also what runs in the background, whose last statements wait where the database does not answer.
 	closeTimeout = 15 * time.Second
 	// closeBriefly is what a step has where those before it have taken all of that time.
 	closeBriefly = 100 * time.Millisecond
@@ -304,7 +305,6 @@ func (s *Server) Close(ctx context.Context) error {
 	s.serving.Wait()
 	s.closing.Do(func() {
 		s.endAnswering()
-		s.background.Wait()
 		var failures []error
 		if s.listener != nil { // Run has closed it, if it was called.
 			_ = s.listener.Close()
@@ -320,7 +320,7 @@ func (s *Server) Close(ctx context.Context) error {
 			}
 		}
 		deadline := time.Now().Add(closeTimeout)
-		for _, stop := range slices.Backward(s.closers) {
+		for _, stop := range slices.Backward(append(s.closers, s.endBackground)) {
 			within(max(time.Until(deadline), closeBriefly), stop)
 		}
 		if s.local != nil {
@@ -329,6 +329,18 @@ func (s *Server) Close(ctx context.Context) error {
 		s.closed = errors.Join(failures...)
 	})
 	return s.closed
+}
+
+// endBackground waits until what runs in the background has ended. It has been told to.
+func (s *Server) endBackground(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() { defer close(ended); s.background.Wait() }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("fairlead: background work was still under way: %w", ctx.Err())
+	}
 }
 
 // ConsoleLink returns a link that signs in to the web console once, within half an hour. It returns the console's address

@@ -31,6 +31,8 @@ const (
 	settledAfter = time.Second
 	// logCheckEvery is how often the log's size is looked at.
 	logCheckEvery = time.Minute
+	// heedLimit is how long PostgreSQL may take to begin with a shutdown. How long it then takes is the caller's affair.
+	heedLimit = 5 * time.Second
 	// hardStopGrace is how long an immediate shutdown may take before SIGKILL.
 	hardStopGrace = 2 * time.Second
 )
@@ -213,8 +215,8 @@ func (i *Instance) Err() error {
 }
 
 // Stop shuts PostgreSQL down cleanly (open transactions are rolled back) and returns when it has ended. When the context ends
-// first, it is shut down at once, which loses nothing acknowledged but makes the next start recover; the error then says so.
-// Calling it again is harmless.
+// first, or PostgreSQL does not begin within 5 s, it is shut down at once, which loses nothing acknowledged but makes the next start
+// recover; the error then says so, and is a [context.DeadlineExceeded]. Calling it again is harmless.
 func (i *Instance) Stop(ctx context.Context) error {
 	i.stop(errStopping)
 	select {
@@ -309,11 +311,19 @@ func (i *Instance) shutdown(s *server) error {
 		return nil
 	}
 	i.signal(s, syscall.SIGINT)
-	select {
-	case <-s.gone:
-		return nil
-	case <-i.hard:
+	heeded := time.NewTimer(heedLimit)
+	defer heeded.Stop()
+	for {
+		select {
+		case <-s.gone:
+			return nil
+		case <-heeded.C:
+			if p, err := readPIDFile(i.layout); err == nil && p.status == statusStopping {
+				continue
+			}
+		case <-i.hard:
+		}
 		i.end(s, hardStopGrace)
-		return errors.New("private PostgreSQL didn't shut down in time and was ended: the next start recovers it")
+		return fmt.Errorf("private PostgreSQL didn't shut down in time and was ended, the next start recovers it: %w", context.DeadlineExceeded)
 	}
 }

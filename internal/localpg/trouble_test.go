@@ -5,6 +5,7 @@ package localpg
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -158,23 +159,31 @@ func TestStopDuringRestart(t *testing.T) {
 	mustExec(t, j.URL(), "SELECT 1")
 }
 
-func TestStopOutOfPatience(t *testing.T) {
+// TestStopOfAFrozenOne: one that does not answer is ended, when the caller has no patience left, and soon when the caller has.
+func TestStopOfAFrozenOne(t *testing.T) {
 	t.Parallel()
-	dir := tempDir(t)
-	i := startIn(t, Options{Dir: dir})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	testwait.Must(t, syscall.Kill(i.PID(), syscall.SIGSTOP))
-	began := time.Now()
-	if err := i.Stop(ctx); err == nil {
-		t.Error("Stop of a frozen PostgreSQL claims to be clean")
+	for _, patient := range []bool{false, true} {
+		t.Run(fmt.Sprintf("patient=%t", patient), func(t *testing.T) {
+			t.Parallel()
+			dir := tempDir(t)
+			i := startIn(t, Options{Dir: dir})
+			ctx, cancel := context.WithTimeout(t.Context(), testwait.Patience)
+			defer cancel()
+			if !patient {
+				cancel()
+			}
+			testwait.Must(t, syscall.Kill(i.PID(), syscall.SIGSTOP))
+			if err := i.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Stop of a frozen PostgreSQL: %v", err)
+			}
+			if patient && ctx.Err() != nil {
+				t.Error("it was ended by the caller's impatience")
+			}
+			i.err = nil // Reported above; the cleanup's Stop would report it again.
+			j := startIn(t, Options{Dir: dir})
+			mustExec(t, j.URL(), "SELECT 1")
+		})
 	}
-	if took := time.Since(began); took > testwait.Patience {
-		t.Errorf("took %v", took)
-	}
-	i.err = nil // Reported above; the cleanup's Stop would report it again.
-	j := startIn(t, Options{Dir: dir})
-	mustExec(t, j.URL(), "SELECT 1")
 }
 
 // TestAsAnotherUser runs the tests that matter as a user who isn't root, in a

@@ -179,7 +179,7 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
-// for the requests under way. It returns nil after a clean end.
+// for the requests under way. What is under way then is answered with what is known of it, which is logged: also that end is no error.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	// After the grace period, reads that are still under way are cancelled.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -210,16 +210,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 	// A socket is no request that comes to an end by itself; its client resumes elsewhere.
 	farewell := make(chan error, 1)
 	go func() { farewell <- s.live.Close(drain) }()
-	err := srv.Shutdown(drain)
-	if err != nil {
-		err = fmt.Errorf("server: requests were still under way after %s: %w", grace, err)
-		err = errors.Join(err, s.dismiss(ctx, cut), srv.Close())
+	var late error
+	if err := srv.Shutdown(drain); err != nil {
+		late = errors.Join(err, s.dismiss(ctx, cut), srv.Close())
 	}
-	err = errors.Join(err, <-farewell)
-	if end := <-failed; !errors.Is(end, http.ErrServerClosed) {
-		err = errors.Join(err, end)
+	if late = errors.Join(late, <-farewell); late != nil { // Whoever waited has been told what is known. That is how a drain may end.
+		s.Logger.WarnContext(ctx, "requests were still under way at the end of the drain", "drain_timeout", grace, "error", late)
 	}
-	return err
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("server: %w", err)
+	}
+	return nil
 }
 
 // Trace begins a request's trace: what serves the request runs under the context that it returns, and end is called with

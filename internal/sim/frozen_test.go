@@ -356,9 +356,8 @@ func signalledWhileFrozen(t *testing.T, wake bool) {
 	answered := time.Since(began)
 	testwait.Must(t, c.server.AwaitExit(testwait.Context(t, exitLimit)))
 	ended := time.Since(began)
-	code, by := c.server.ExitCode(), c.server.KilledBy()
-	if by != 0 {
-		t.Errorf("ended by %v", by)
+	if code, by := c.server.ExitCode(), c.server.KilledBy(); code != 0 || by != 0 {
+		t.Errorf("ended by %v with code %d", by, code)
 	}
 	woken := 0
 	if wake {
@@ -369,6 +368,6 @@ func signalledWhileFrozen(t *testing.T, wake bool) {
 	}
 	ready := start(t, c.server)
 	c.settle(t, databaseOf(t, c.server), ops)
-	t.Logf("SIGTERM: all answered after %v, ended after %v with code %d, %d processes left and woken, restarted in %v",
-		answered.Round(time.Millisecond), ended.Round(time.Millisecond), code, woken, ready.Round(time.Millisecond))
+	t.Logf("SIGTERM: all answered after %v, ended after %v, %d processes left and woken, restarted in %v",
+		answered.Round(time.Millisecond), ended.Round(time.Millisecond), woken, ready.Round(time.Millisecond))
 }
