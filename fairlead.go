@@ -52,8 +52,9 @@ const (
 	// closeTimeout bounds the end of a private PostgreSQL, and all other steps of a shutdown together but the drain, which has an
 	// option: also what runs in the background, whose last statements wait where the database does not answer.
 	closeTimeout = 15 * time.Second
-	// closeBriefly is what a step has where those before it have taken all of that time.
-	closeBriefly = 100 * time.Millisecond
+	// closeBriefly is what a step has where those before it have taken all of that time, as publications under way may: for them the
+	// drain's time goes on.
+	closeBriefly = 3 * time.Second
 )
 
 // startPatience is how long a start waits for a database that takes connections and does not answer. A start holds up nobody.
@@ -320,7 +321,8 @@ func (s *Server) Close(ctx context.Context) error {
 			}
 		}
 		deadline := time.Now().Add(closeTimeout)
-		for _, stop := range slices.Backward(append(s.closers, s.endBackground)) {
+		within(s.o.DrainTimeout+closeTimeout, s.endBackground)
+		for _, stop := range slices.Backward(s.closers) {
 			within(max(time.Until(deadline), closeBriefly), stop)
 		}
 		if s.local != nil {
