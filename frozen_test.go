@@ -68,6 +68,10 @@ func TestFrozenDatabase(t *testing.T) {
 	case <-time.After(testwait.Patience):
 		t.Fatal("the server does not end")
 	}
+	testwait.Eventually(t, testwait.Patience, "no process of PostgreSQL is left", func() bool {
+		_, left := localpg.Processes(o.Data)
+		return len(left) == 0
+	})
 
 	again, err := Open(t.Context(), o)
 	testwait.Must(t, err)

@@ -260,6 +260,12 @@ func (i *Instance) end(s *server, grace time.Duration) {
 	case <-time.After(grace):
 		i.signal(s, syscall.SIGKILL)
 		<-s.gone
+		// The others end when they find it gone, unless they are stopped, too.
+		for _, pid := range leftovers(i.layout.data()) {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				i.log.Error("can't end a process of PostgreSQL", "pid", pid, "error", err)
+			}
+		}
 	}
 }
 
