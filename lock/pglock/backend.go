@@ -36,6 +36,10 @@ const (
 	followInterval = 25 * time.Millisecond
 	// cleanupTimeout bounds what is done for callers who have gone.
 	cleanupTimeout = 5 * time.Second
+	// leaveFor is how long a request that gives up waits for its place in line to be given up, too. Then that goes on without it.
+	leaveFor = 2 * time.Second
+	// askFor is how much longer than its Wait a request may take where rows that it needs are locked, or the database is slow.
+	askFor = 5 * time.Second
 )
 
 // maxWaiters bounds the waiting requests of one process.
@@ -49,7 +53,13 @@ var ErrAnswered = errors.New("the request was answered before")
 
 // ErrLocked is for a [Run] to return where another session has locked a row, and nothing was applied. A request that is about to
 // ask ends with it; one that waits in line goes on waiting.
+//
+// Without a Run of the caller's, a request that has a limit returns it where the database has not decided 5 s after that limit. What it may be
+// granted after that is given back.
 var ErrLocked = errors.New("another session has locked a row")
+
+// errNotDecided is why such a request ends.
+var errNotDecided = fmt.Errorf("%w, or the database is slow: it has not decided in time", ErrLocked)
 
 // Hooks let a caller commit something of its own together with a grant.
 type Hooks struct {
@@ -198,6 +208,11 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 	}
 	if w.simple() {
 		w.request.process = b.process
+	}
+	if h.Run == nil && r.Wait != lock.Forever {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, max(0, r.Wait)+askFor, errNotDecided)
+		defer cancel()
 	}
 	// Who asks while holding the lock of a cohort is known to hold it first: others may wait for that.
 	if holder, err := uuid.Parse(r.Owner); err == nil && !r.NewOwner {

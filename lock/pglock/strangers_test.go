@@ -103,3 +103,42 @@ func waitsFor(t *testing.T, l *lock.Locker, prefix string, n int, ttl time.Durat
 		waiting.Wait()
 	}
 }
+
+// TestLockedRowAndALimit: a session that does not go away has locked the row of a key, or the table of keys. A request that has a limit, of
+// its own or its context's, ends while that lasts, and leaves nothing behind: the key is free when the stranger has gone.
+func TestLockedRowAndALimit(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"row":   `SELECT FROM "some locks".lock_keys FOR UPDATE`,
+		"table": `LOCK TABLE "some locks".lock_keys IN ACCESS EXCLUSIVE MODE`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := database(t)
+			l := lock.New(open(t, url, Options{}), lock.LockerOptions{})
+			testwait.Must(t, acquire(t, l, "key", lock.Options{}).Release(t.Context())) // So that its row is there.
+			stranger, err := pgx.Connect(t.Context(), url)
+			testwait.Must(t, err)
+			defer func() { _ = stranger.Close(context.WithoutCancel(t.Context())) }()
+			for _, statement := range []string{`BEGIN`, sql} {
+				testwait.Must(t, testwait.Err(stranger.Exec(t.Context(), statement)))
+			}
+			brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			var requests sync.WaitGroup
+			ask := func(ctx context.Context, limit time.Duration, want error) {
+				requests.Go(func() {
+					if _, err := l.Acquire(ctx, []string{"key"}, lock.Options{Wait: limit}); !errors.Is(err, want) {
+						t.Errorf("%v: %v", limit, err)
+					}
+				})
+			}
+			ask(t.Context(), 0, ErrLocked)
+			ask(t.Context(), 100*time.Millisecond, ErrLocked)
+			ask(brief, lock.Forever, context.DeadlineExceeded)
+			requests.Wait()
+			testwait.Must(t, stranger.Close(t.Context()))
+			testwait.Must(t, acquire(t, l, "key", lock.Options{Wait: lock.Forever}).Release(t.Context()))
+		})
+	}
+}

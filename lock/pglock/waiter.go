@@ -68,6 +68,9 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 			if !errors.Is(err, ErrAnswered) && !errors.Is(err, ErrLocked) {
 				w.abandon(ctx)
 			}
+			if cause := context.Cause(ctx); errors.Is(cause, errNotDecided) {
+				err = fmt.Errorf("%w: %w", cause, err)
+			}
 			return lock.Grant{}, err
 		case a.grant != nil && ctx.Err() != nil && w.simple():
 			return w.tooLate(ctx, context.Cause(ctx))
@@ -237,7 +240,7 @@ func (w *waiter) check(ctx context.Context) (lock.Grant, error) {
 // leave gives up waiting for a reason. If the request was granted at this very moment, take says whether it keeps the lock.
 func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant, error) {
 	b := w.backend
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveFor)
 	defer cancel()
 	if g := b.retire(w); g != nil {
 		if take {
