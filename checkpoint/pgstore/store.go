@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -131,6 +132,9 @@ func (s *Store) look(ctx context.Context, q querier, query string, key checkpoin
 	return before, nil
 }
 
+// ownTimeout bounds what comes after the work of a transaction: its save with the commit, or its rollback.
+const ownTimeout = 5 * time.Second
+
 // SaveWith implements [checkpoint.Transactor]. The row is locked before work begins, so that nobody else can work on the
 // operation until the transaction ends, and nobody works who has been fenced.
 func (s *Store) SaveWith(ctx context.Context, key checkpoint.Key, next checkpoint.Head, work func(context.Context) (*checkpoint.Save, error)) error {
@@ -141,7 +145,11 @@ func (s *Store) SaveWith(ctx context.Context, key checkpoint.Key, next checkpoin
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+		defer func() {
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownTimeout)
+			defer cancel()
+			_ = tx.Rollback(undo)
+		}()
 		found, err := s.look(bounded, tx, lockHead, key, next)
 		if err != nil || found == ours {
 			return err
@@ -158,10 +166,12 @@ func (s *Store) SaveWith(ctx context.Context, key checkpoint.Key, next checkpoin
 		if save.Head != next {
 			return fmt.Errorf("pgstore: a save with revision %d came for revision %d", save.Revision, next.Revision)
 		}
-		if err := s.save(ctx, tx, key, save); err != nil {
+		own, cancel := context.WithTimeout(ctx, ownTimeout)
+		defer cancel()
+		if err := s.save(own, tx, key, save); err != nil {
 			return err
 		}
-		return tx.Commit(ctx)
+		return tx.Commit(own)
 	})
 	if err != nil && failed != nil {
 		return failed

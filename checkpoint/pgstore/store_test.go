@@ -324,6 +324,28 @@ func (h *heard) Stored(op checkpoint.Op, bytes int, _ time.Duration, err error) 
 	}
 }
 
+// TestASaveThatWaits: a stranger locks the table while a step is done. The save that commits with the step does not wait for it for ever, nothing
+// of that transaction remains, and the step is done again.
+func TestASaveThatWaits(t *testing.T) {
+	t.Parallel()
+	url, around := bank(t)
+	stranger, err := around.Begin(t.Context())
+	testwait.Must(t, err)
+	tries := 0
+	key, head := checkpoint.Key{LockKey: "locks", ID: "waits"}, checkpoint.Head{Revision: 1, Token: 1, Run: "run"}
+	err = New(pool(t, url), testSchema).SaveWith(t.Context(), key, head, func(context.Context) (*checkpoint.Save, error) {
+		if tries++; tries == 1 {
+			testwait.Check(t, testwait.Err(stranger.Exec(t.Context(), pgkit.In(testSchema, `LOCK TABLE @checkpoint_states IN SHARE MODE`))))
+		} else {
+			testwait.Check(t, stranger.Rollback(t.Context()))
+		}
+		return &checkpoint.Save{Head: head, Body: []byte("{}")}, nil
+	})
+	if err != nil || tries != 2 {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+}
+
 // TestTransactionsAreReported has a step fail, which is no failure of a save, and then goes on.
 func TestTransactionsAreReported(t *testing.T) {
 	t.Parallel()
