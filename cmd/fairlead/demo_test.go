@@ -12,7 +12,7 @@ func TestDemoTakesNoDatabaseFromTheEnvironment(t *testing.T) {
 	t.Setenv("FAIRLEAD_DATABASE_URL", "postgres://production")
 	t.Setenv("FAIRLEAD_LISTEN", "127.0.0.1:0")
 	flags := newDemo().Flags()
-	testwait.Must(t, bindEnvironment(flags))
+	testwait.Must(t, bindEnvironment(flags, nil))
 	if url, listen := flags.Lookup("database-url").Value.String(), flags.Lookup("listen").Value.String(); url != "" || listen != "127.0.0.1:0" {
 		t.Errorf("database %q, address %q", url, listen)
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 )
 
 // newFlags is the verb that makes docs/flags.md; scripts/generate.sh runs it. It is for the repository, so the help doesn't list it.
@@ -26,7 +28,8 @@ func newFlags() *cobra.Command {
 const flagsIntroduction = `# Flags and environment
 
 Every flag has a variable in the environment. A flag on the command line wins over the variable, and the variable over a line
-such as ` + "`FAIRLEAD_LISTEN=0.0.0.0:8080`" + ` in the file that ` + "`--config`" + ` names. Durations have a unit: ` + "`500ms`, `30s`, `10m`, `24h`" + `. This page is made from the code.
+such as ` + "`FAIRLEAD_LISTEN=0.0.0.0:8080`" + ` in the file that ` + "`--config`" + ` names. It is one file for all verbs, and may set the variables below, too;
+a name with ` + "`FAIRLEAD_`" + ` that is none of these is an error. Durations have a unit: ` + "`500ms`, `30s`, `10m`, `24h`" + `. This page is made from the code.
 
 These have no flag, so that no secret stands in a list of processes:
 
@@ -35,7 +38,7 @@ These have no flag, so that no secret stands in a list of processes:
 | ` + "`" + adminKeyVariable + "`" + ` | the first admin key, 32 or more visible ASCII characters; without it the server makes one, prints it once and keeps it in its data directory |
 | ` + "`" + keyVariable + "`" + ` | the key, or user's token, with which the other verbs ask the server that ` + "`--url`" + ` names |
 | ` + "`" + mcpTokenVariable + "`" + ` | the bearer token that ` + "`mcp --http`" + ` wants of agents, 32 or more visible ASCII characters; needed beyond loopback addresses |
-| ` + "`FAIRLEAD_PG_BIN`" + ` | the directory of PostgreSQL's programs, for a private PostgreSQL, where they are not found by themselves |
+| ` + "`" + localpg.BinVariable + "`" + ` | the directory of PostgreSQL's programs, for a private PostgreSQL, where they are not found by themselves |
 
 The server sets Go's own ` + "`GOGC`" + ` unless you do, and [traces](operations/traces.md) take the variables of OpenTelemetry, such as ` + "`OTEL_TRACES_SAMPLER`" + `.
 `

@@ -110,6 +110,13 @@ func (t *target) multidraw(cmd *cobra.Command, method, path string, body any, wa
 	if err := t.findServer(cmd); err != nil {
 		return err
 	}
+	if results != "" && results != "-" { // Can it be written? Once all is drawn that would come late.
+		f, err := os.OpenFile(results, os.O_WRONLY|os.O_CREATE, 0o666) //nolint:gosec // As with os.Create, which writes it.
+		if err != nil {
+			return fmt.Errorf("--results: %w", err)
+		}
+		_ = f.Close()
+	}
 	o, raw, err := call[client.Multidraw](cmd.Context(), t, method, path, body)
 	if err != nil {
 		return err

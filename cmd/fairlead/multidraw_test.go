@@ -32,6 +32,7 @@ func TestMultidrawFlags(t *testing.T) {
 		{"--lock-key k --count 5 --min 1 --max 2 --data /nowhere/at/all", "no server runs on /nowhere/at/all"},
 		{"watch", "multidraw watch needs one argument, the id of an operation, and got 0"},
 		{"resume x --url http://127.0.0.1:1", "no server answers at http://127.0.0.1:1"},
+		{"watch x --url http://127.0.0.1:1 --results /nowhere/at/all", "--results: open"},
 		{"watch x --json --results -", "both write to standard output"},
 		{"nonsense", "unknown command"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead"
+	"github.com/fairlead-dev/fairlead/internal/localpg"
 )
 
 // adminKeyVariable sets the first admin key of serve.
@@ -36,7 +38,11 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		Version:       fairlead.Version(),
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return bindEnvironment(cmd.Flags())
+			file, err := readConfig(cmd)
+			if err != nil {
+				return err
+			}
+			return bindEnvironment(cmd.Flags(), file)
 		},
 	}
 	root.PersistentFlags().String("config", "", "file of lines such as FAIRLEAD_LISTEN=0.0.0.0:8080")
@@ -125,16 +131,22 @@ func nearestFlag(cmd *cobra.Command, err error) error {
 	if !misspelt {
 		return err
 	}
-	var flags cobra.Command // It knows which of its verbs is nearest, so they are verbs for a moment.
-	flags.SuggestionsMinimumDistance = 2
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-	})
-	nearest := flags.SuggestionsFor(name)
-	for i := range nearest {
-		nearest[i] = "--" + nearest[i]
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return fmt.Errorf("%w%s", err, didYouMean(nearest("--", name, names)))
+}
+
+// nearest are those names, with the prefix, that may have been meant by a misspelt one.
+func nearest(prefix, misspelt string, names []string) (near []string) {
+	var verbs cobra.Command // It knows which of its verbs is nearest, so the names are verbs for a moment.
+	verbs.SuggestionsMinimumDistance = 2
+	for _, name := range names {
+		verbs.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	return fmt.Errorf("%w%s", err, didYouMean(nearest))
+	for _, name := range verbs.SuggestionsFor(misspelt) {
+		near = append(near, prefix+name)
+	}
+	return near
 }
 
 // didYouMean is how cobra says which verbs are near.
@@ -166,19 +178,51 @@ func one(what string) cobra.PositionalArgs {
 // flagOnly is the annotation of flags that are never taken from the environment.
 const flagOnly = "flag only"
 
-// bindEnvironment sets every flag that was not given from the environment or, failing that, from the file.
-func bindEnvironment(flags *pflag.FlagSet) error {
-	file := map[string]string{}
+// variables are what the environment has besides flags.
+func variables() []string {
+	return []string{adminKeyVariable, keyVariable, mcpTokenVariable, localpg.BinVariable}
+}
+
+// readConfig reads the file that --config names. It is one file for all verbs, so that each name must be a setting of one of them: a misspelt one
+// would leave a server with its default, and nobody would know.
+func readConfig(cmd *cobra.Command) (map[string]string, error) {
 	name := os.Getenv(environmentName("config"))
-	if f := flags.Lookup("config"); f != nil && f.Changed {
+	if f := cmd.Flags().Lookup("config"); f != nil && f.Changed {
 		name = f.Value.String()
 	}
-	if name != "" {
-		var err error
-		if file, err = godotenv.Read(name); err != nil {
-			return fmt.Errorf("--config: %w", err)
+	if name == "" {
+		return nil, nil
+	}
+	file, err := godotenv.Read(name)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	known := variables()
+	var add func(*cobra.Command)
+	add = func(verb *cobra.Command) {
+		verb.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, environmentName(f.Name)) })
+		for _, below := range verb.Commands() {
+			add(below)
 		}
 	}
+	add(cmd.Root())
+	for _, key := range slices.Sorted(maps.Keys(file)) {
+		if strings.HasPrefix(key, environmentPrefix) && !slices.Contains(known, key) {
+			return nil, fmt.Errorf("--config: %s sets %s, which is no setting of any command%s", name, key, didYouMean(nearest("", key, known)))
+		}
+	}
+	for _, key := range variables() {
+		if file[key] != "" && os.Getenv(key) == "" {
+			if err := os.Setenv(key, file[key]); err != nil {
+				return nil, fmt.Errorf("--config: %w", err)
+			}
+		}
+	}
+	return file, nil
+}
+
+// bindEnvironment sets every flag that was not given from the environment or, failing that, from the file.
+func bindEnvironment(flags *pflag.FlagSet, file map[string]string) error {
 	chosen, err := chosenTarget(flags)
 	if err != nil {
 		return err
@@ -206,9 +250,6 @@ func bindEnvironment(flags *pflag.FlagSet) error {
 			}
 		}
 	})
-	if key, ok := file[adminKeyVariable]; ok && os.Getenv(adminKeyVariable) == "" {
-		failed = os.Setenv(adminKeyVariable, key)
-	}
 	return failed
 }
 
@@ -228,8 +269,10 @@ func chosenTarget(flags *pflag.FlagSet) (bool, error) {
 	return len(names) > 0, nil
 }
 
+const environmentPrefix = "FAIRLEAD_"
+
 func environmentName(flag string) string {
-	return "FAIRLEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // newLogger writes to standard error, as text or as JSON.

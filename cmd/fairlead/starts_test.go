@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -113,6 +115,12 @@ func TestSchemaOutOfRange(t *testing.T) {
 	execs(t, url, `UPDATE schema_support SET oldest = 999`)
 	s.turns("schema")
 	refuses("the schema is too new for this version of Fairlead", "it is at step 1000, which binaries from step 999 on can work with", "install the newer version")
+	for _, verb := range []string{"keys list", "integrity", "archive --before 1h --to " + t.TempDir()} {
+		said, err := execute(t, append(strings.Fields(verb), "--database-url", url)...)
+		if !errors.Is(err, postgres.ErrTooNew) {
+			t.Errorf("%s: %v\n%s", verb, err, said)
+		}
+	}
 	finds(t, url, "WRONG: commits: ", "WRONG: schema: the schema serves versions that know step 999 and later", "to mend it: install the newer version")
 }
 

@@ -106,13 +106,23 @@ func (t *target) findServer(cmd *cobra.Command) error {
 	return nil
 }
 
-// database opens the database that the flags name.
+// database opens the database that the flags name. Its schema must not be too new; one that can't be read is what its next reader tells.
 func (t *target) database(ctx context.Context) (*postgres.DB, error) {
 	url, err := t.databaseAddress() //nolint:contextcheck // It reads one small file.
 	if err != nil {
 		return nil, err
 	}
-	return postgres.Open(ctx, postgres.Options{URL: url, MaxConns: 2, ReadConns: 2})
+	db, err := postgres.Open(ctx, postgres.Options{URL: url, MaxConns: 2, ReadConns: 2})
+	if err != nil {
+		return nil, err
+	}
+	if stands, err := db.SchemaRange(ctx); err == nil {
+		if err := stands.Supported(); err != nil {
+			db.Close()
+			return nil, err
+		}
+	}
+	return db, nil
 }
 
 func (t *target) databaseAddress() (string, error) {

@@ -18,8 +18,8 @@ import (
 // minMajor is the oldest PostgreSQL that has every setting we pass (client_connection_check_interval came with 14).
 const minMajor = 14
 
-// binEnv overrides the search for the server programs.
-const binEnv = "FAIRLEAD_PG_BIN"
+// BinVariable names the directory of the server programs in the environment, and overrides the search for them.
+const BinVariable = "FAIRLEAD_PG_BIN"
 
 // binaries is one installation of the server programs.
 type binaries struct {
@@ -53,7 +53,7 @@ func usualPlaces() []string {
 // doubles. An explicit directory, or the environment's, is the only one then.
 func candidateDirs(explicit string) ([]string, error) {
 	if explicit == "" {
-		explicit = os.Getenv(binEnv)
+		explicit = os.Getenv(BinVariable)
 	}
 	if explicit != "" {
 		dir, err := filepath.Abs(explicit)
@@ -61,7 +61,7 @@ func candidateDirs(explicit string) ([]string, error) {
 			return nil, err
 		}
 		if !holdsPrograms(dir) {
-			return nil, fmt.Errorf("%w: %s has no postgres and initdb programs (check %s)", ErrNoBinaries, dir, binEnv)
+			return nil, fmt.Errorf("%w: %s has no postgres and initdb programs (check %s)", ErrNoBinaries, dir, BinVariable)
 		}
 		return []string{dir}, nil
 	}
@@ -100,7 +100,7 @@ func holdsPrograms(dir string) bool {
 
 // installHint is the sentence that tells how to get PostgreSQL.
 func installHint(goos string) string {
-	const otherwise = "; or set " + binEnv + " to the directory of an installed one, " +
+	const otherwise = "; or set " + BinVariable + " to the directory of an installed one, " +
 		"or give the URL of a running server with --database-url"
 	if goos == "darwin" {
 		return "install them with `brew install postgresql@17`" + otherwise

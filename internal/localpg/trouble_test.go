@@ -40,7 +40,7 @@ func TestLongPath(t *testing.T) {
 }
 
 func TestMissingBinaries(t *testing.T) {
-	t.Setenv(binEnv, t.TempDir())
+	t.Setenv(BinVariable, t.TempDir())
 	_, err := Start(t.Context(), Options{Dir: tempDir(t)})
 	if !errors.Is(err, ErrNoBinaries) {
 		t.Fatalf("%v; want ErrNoBinaries", err)

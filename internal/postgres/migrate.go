@@ -397,6 +397,11 @@ type SchemaRange struct {
 	Newest int64 `json:"newest"` // the newest step that this binary knows, and needs
 }
 
+// Supported returns [ErrTooNew] for a schema that this binary can't work with.
+func (r SchemaRange) Supported() error {
+	return checkSupport(r.Newest, r.Schema, func() (int64, error) { return r.Oldest, nil })
+}
+
 // SchemaRange reads where the schema stands. It must be there.
 func (db *DB) SchemaRange(ctx context.Context) (r SchemaRange, err error) {
 	r, err = queryOne(ctx, db, errEmpty, pgx.RowToStructByPos[SchemaRange],
