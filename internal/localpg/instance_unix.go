@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -318,7 +319,7 @@ func (i *Instance) shutdown(s *server) error {
 		case <-s.gone:
 			return nil
 		case <-heeded.C:
-			if p, err := readPIDFile(i.layout); err == nil && p.status == statusStopping {
+			if p, err := readPIDFile(i.layout); errors.Is(err, fs.ErrNotExist) || err == nil && p.status == statusStopping {
 				continue
 			}
 		case <-i.hard:
