@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/conformance"
 	"github.com/fairlead-dev/fairlead/internal/conform"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -58,6 +59,7 @@ const forgetsMarks = `CREATE FUNCTION public.another() RETURNS trigger LANGUAGE 
 // of a two-phase commit. Neither leaves anything behind.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.Prepare, pgkit.Functions)
 	database := pgtest.Server(t).URL()
 	conn := pgtest.Connect(t, database)
 	const user = `SELECT count(*) FROM pg_tables WHERE schemaname = 'public'`
