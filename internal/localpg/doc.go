@@ -14,7 +14,8 @@
 //
 // A supervisor then watches the process, child or adopted, and restarts PostgreSQL when it dies: at once the first time, with a
 // growing pause if it keeps dying. It first ends backends that outlived their postmaster, because they hold shared memory that
-// the new one needs. [Instance.Stop] is a fast, clean shutdown.
+// the new one needs. [Instance.Stop] is a fast, clean shutdown; it kills a
+// PostgreSQL that does not begin one within 5 s.
 //
 // # States
 //

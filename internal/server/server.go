@@ -179,7 +179,8 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
-// for the requests under way. What is under way then is answered with what is known of it, which is logged: also that end is no error.
+// for the requests under way. It answers those that are still under way then with what is known of
+// their outcome, and logs that; it returns nil all the same. Its errors are those of the listener.
 func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration) error {
 	// After the grace period, reads that are still under way are cancelled.
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))

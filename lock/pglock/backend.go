@@ -54,8 +54,8 @@ var ErrAnswered = errors.New("the request was answered before")
 // ErrLocked is for a [Run] to return where another session has locked a row, and nothing was applied. A request that is about to
 // ask ends with it; one that waits in line goes on waiting.
 //
-// Without a Run of the caller's, a request that has a limit returns it where the database has not decided 5 s after that limit. What it may be
-// granted after that is given back.
+// A request without [Hooks].Run, and with a Wait that is not [lock.Forever], also returns it when the database has not decided within 5 s of that
+// Wait. The backend then gives back what the request may be granted later.
 var ErrLocked = errors.New("another session has locked a row")
 
 // errNotDecided is why such a request ends.

@@ -65,11 +65,12 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 		a, err := w.ask(ctx)
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrAnswered) && !errors.Is(err, ErrLocked) {
+			late := errors.Is(context.Cause(ctx), errNotDecided)
+			if late || !errors.Is(err, ErrAnswered) && !errors.Is(err, ErrLocked) {
 				w.abandon(ctx)
 			}
-			if cause := context.Cause(ctx); errors.Is(cause, errNotDecided) {
-				err = fmt.Errorf("%w: %w", cause, err)
+			if late {
+				err = fmt.Errorf("%w: %w", errNotDecided, err)
 			}
 			return lock.Grant{}, err
 		case a.grant != nil && ctx.Err() != nil && w.simple():
