@@ -16,7 +16,7 @@ const selectAuction = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1`
 // Auction implements [auction.Reader]. The statements share a snapshot, so the rounds fit the auction.
 func (s *Auctions) Auction(ctx context.Context, id uuid.UUID) (*auction.Auction, error) {
 	var a *auctionRow
-	err := s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := s.db.reads.snapshot(ctx, "auction", readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
 		a, err = readAuction(ctx, tx, id)
 		return err
 	})
@@ -84,7 +84,7 @@ const (
 // Leaderboard implements [auction.Reader]. While a round is open, every standing bid is active, and the best of them are
 // winning; after the end the last round's winners come first, and behind them those that lost it.
 func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit int) (places []auction.Ranked, round int, err error) {
-	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.db.reads.snapshot(ctx, "leaderboard", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		places = nil
 		a, err := readAuction(ctx, tx, id)
 		if err != nil {
@@ -156,7 +156,7 @@ func (s *Auctions) AccountBids(ctx context.Context, account string, after int64,
 
 // Floor implements [auction.Reader].
 func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err error) {
-	err = s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.db.reads.snapshot(ctx, "floor", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		a, err := readAuction(ctx, tx, id)
 		if err != nil {
 			return err

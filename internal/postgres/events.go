@@ -228,7 +228,7 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 		sales  []lottery.Purchase
 		draws  []lottery.Draw
 	)
-	err := e.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := e.db.reads.snapshot(ctx, "events of a campaign", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		counts, sales, draws = nil, nil, nil
 		var b pgx.Batch
 		b.Queue(campaignSold, id).Query(collect(&counts, pgx.RowToStructByPos[counters]))

@@ -97,7 +97,7 @@ const (
 // Integrity implements [ledger.Reader]. What it counts is explained in docs/design/integrity.md.
 func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 	var out ledger.Integrity
-	err := l.db.reads.snapshot(ctx, scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := l.db.reads.snapshot(ctx, "integrity", scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, scanFreely); err != nil {
 			return err
 		}

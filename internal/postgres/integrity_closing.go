@@ -175,7 +175,7 @@ func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.
 func (l *Ledger) snapshot(ctx context.Context, read func(context.Context, pgx.Tx) error) error {
 	primary := l.db.reads
 	primary.replica = nil
-	return primary.snapshot(ctx, scanTimeout, read)
+	return primary.snapshot(ctx, "closing of the books", scanTimeout, read)
 }
 
 // write runs a transaction that may take longer than a command's.

@@ -316,7 +316,7 @@ const (
 
 // Look implements [logkeeper.Store].
 func (l *Log) Look(ctx context.Context) (news []logkeeper.News, err error) {
-	err = l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = l.db.reads.snapshot(ctx, "topics of the log", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		news = nil
 		var b pgx.Batch
 		for _, look := range []struct {
@@ -446,7 +446,7 @@ func (l *Log) auctionEvents(ctx context.Context, id uuid.UUID, from, limit int64
 	facts := before
 	var first int64
 	var others []logkeeper.Fact
-	err = l.db.read(ctx, readTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
+	err = l.db.read(ctx, "events of an auction", readTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
 		facts, others = before, nil
 		var b pgx.Batch
 		b.Queue(firstKept, id).QueryRow(func(row pgx.Row) error { return row.Scan(&first) })

@@ -70,7 +70,7 @@ func (s outsideSums) clone() outsideSums {
 
 // CloseBooks implements [logkeeper.Store].
 func (l *Log) CloseBooks(ctx context.Context, name logkeeper.Names) (closing *logkeeper.Closing, err error) {
-	err = l.db.reads.snapshot(ctx, scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = l.db.reads.snapshot(ctx, "books", scanTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		closing, err = closeBooks(ctx, tx, name)
 		return err
 	})

@@ -168,7 +168,7 @@ func (l *LogReader) Balance(ctx context.Context, account string, at time.Time, s
 		chunks   []chunk
 		secret   []byte
 	)
-	err := l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := l.db.reads.snapshot(ctx, "balance", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		closings, chunks = nil, nil
 		var b pgx.Batch
 		b.Queue(selectKept, at, size).Query(collect(&closings, pgx.RowToStructByPos[closing]))

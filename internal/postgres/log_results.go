@@ -141,7 +141,7 @@ func (l *Log) compareRounds(ctx context.Context, id uuid.UUID) (difference strin
 		events       []event
 		rounds, told []round
 	)
-	err = l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = l.db.reads.snapshot(ctx, "rounds", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
 		b.Queue(`SELECT status FROM auctions WHERE id = $1`, id).QueryRow(func(row pgx.Row) error { return row.Scan(&status) })
 		b.Queue(`SELECT round, winners, status, ends_at, extensions FROM auction_rounds WHERE auction = $1 ORDER BY round`, id).

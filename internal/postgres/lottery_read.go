@@ -15,7 +15,7 @@ import (
 // Campaign implements [lottery.Reader]. The three statements share a snapshot, so the layers sum up to the campaign.
 func (l *Lottery) Campaign(ctx context.Context, id uuid.UUID) (*lottery.Campaign, error) {
 	var c *lottery.Campaign
-	err := l.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := l.db.reads.snapshot(ctx, "campaign", readTimeout, func(ctx context.Context, tx pgx.Tx) (err error) {
 		var b pgx.Batch
 		read := queueCampaign(&b, selectCampaign, id)
 		if err := pgkit.Send(ctx, tx, &b); err != nil {

@@ -23,7 +23,7 @@ func (d *Operator) Sales(ctx context.Context, campaign uuid.UUID, numbers []int)
 // Balances reads an account's balance after each of its newest entries, up to limit of them and not before the given time ago. An
 // account without a balance of its own is not found: the outside of the books has entries and no row.
 func (d *Operator) Balances(ctx context.Context, account string, since time.Duration, limit int) (out operator.Balances, err error) {
-	err = d.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = d.db.reads.snapshot(ctx, "balances", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		var balance int64
 		err := tx.QueryRow(ctx, `SELECT available + held, clock_timestamp() FROM accounts WHERE id = $1`, account).Scan(&balance, &out.To)
 		if errors.Is(err, pgx.ErrNoRows) {

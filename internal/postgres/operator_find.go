@@ -89,7 +89,7 @@ func (d *Operator) Search(ctx context.Context, text string, limit int) (found []
 		{`SELECT 'automation', id::text, name, status FROM (SELECT * FROM automations ORDER BY number DESC LIMIT $2) AS a
 			WHERE strpos(lower(name), $1) > 0 ORDER BY number DESC LIMIT $3`, []any{lower, recently, limit}},
 	}
-	err = d.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = d.db.reads.snapshot(ctx, "search", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		found = nil
 		var b pgx.Batch
 		for _, s := range statements {

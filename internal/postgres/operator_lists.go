@@ -159,7 +159,7 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 		{&out.OldestDue, `SELECT min(p.due_at) FROM targets AS t, LATERAL (SELECT due_at FROM publications
 			WHERE target = t.id AND status = 'scheduled' AND due_at <= clock_timestamp() ORDER BY due_at LIMIT 1) AS p`},
 	}
-	err = d.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = d.db.reads.snapshot(ctx, "backlog", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		var b pgx.Batch
 		for _, c := range counts {
 			b.Queue(c.sql, operator.BacklogLimit).QueryRow(func(row pgx.Row) error { return row.Scan(c.into) })

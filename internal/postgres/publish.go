@@ -253,7 +253,7 @@ func (s *Publications) Publication(ctx context.Context, id uuid.UUID) (*publish.
 		running = `SELECT ` + attemptFields + ` FROM publication_attempts WHERE publication = $1 AND result IS NULL ORDER BY version DESC LIMIT 1`
 	)
 	var p *publish.Publication
-	err := s.db.reads.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err := s.db.reads.snapshot(ctx, "publication", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		var (
 			b        pgx.Batch
 			attempts []publish.Attempt
@@ -297,7 +297,7 @@ func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, 
 
 // listOf reads a page of what belongs to an entity, or returns absent where there is no such entity.
 func listOf[T, P any](ctx context.Context, from reads, exists string, absent error, list string, id uuid.UUID, after P, limit int) (out []T, err error) {
-	err = from.snapshot(ctx, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
+	err = from.snapshot(ctx, list, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		out = nil
 		var (
 			b     pgx.Batch

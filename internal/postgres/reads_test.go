@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
@@ -46,5 +47,54 @@ func TestAReadThatIsGivenUpEnds(t *testing.T) {
 	after, err := queryOne(t.Context(), db.reads, nil, pgx.RowTo[int], backend)
 	if err != nil || after != before {
 		t.Errorf("the read after them is served by session %d, %v; before it was %d", after, err, before)
+	}
+}
+
+// TestReadsOfALockedTable has many read a table that is locked. They leave connections to the reads of others, read when the table is free, and are told
+// that it is locked if it stays so.
+func TestReadsOfALockedTable(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	db := open(t, Options{URL: url, ReadConns: 4})
+	fund(t, newLedgerService(t, db), 5, "ann")
+	tx, err := pgtest.Connect(t, url).Begin(t.Context())
+	testwait.Must(t, err)
+	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `LOCK TABLE draws IN ACCESS EXCLUSIVE MODE`)))
+	const readers = 12
+	ended := make(chan error, readers)
+	begin := func() {
+		for range readers {
+			go func() {
+				_, _, err := NewLottery(db).Result(t.Context(), newID())
+				ended <- err
+			}()
+		}
+		testwait.Eventually(t, patience, "all of them wait outside of connections", func() bool { return db.reads.locked.Waiting()+len(ended) == readers })
+	}
+	begin()
+	for range 20 {
+		if _, err := NewLedger(db).Account(t.Context(), "ann"); err != nil {
+			t.Fatalf("a read of another table: %v", err)
+		}
+		waiting := ask[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'fairlead reads' AND wait_event_type = 'Lock'`)
+		if waiting > 1 {
+			t.Fatalf("%d connections wait for the table, and one would do", waiting)
+		}
+	}
+	for range readers {
+		err := <-ended
+		if _, blocked := errors.AsType[*command.BlockedError](err); !blocked {
+			t.Errorf("a read of a table that stays locked: %v", err)
+		}
+	}
+	begin()
+	testwait.Must(t, tx.Rollback(t.Context()))
+	for range readers {
+		if err := <-ended; !errors.Is(err, lottery.ErrNotDrawn) {
+			t.Errorf("a read when the table is free again: %v", err)
+		}
+	}
+	if n := db.reads.locked.Waiting(); n != 0 {
+		t.Errorf("%d reads wait for nothing", n)
 	}
 }

@@ -142,5 +142,5 @@ func (db *DB) metAnother(target string) {
 func (db *DB) refreshed(ctx context.Context, b *pgx.Batch) error {
 	ctx, cancel := context.WithTimeout(ctx, db.spec.Accounts.Patience) // That of a read alone would be no shorter than how long the database may be silent.
 	defer cancel()
-	return db.read(ctx, db.spec.Accounts.Patience, func(ctx context.Context, pool *pgxpool.Pool) error { return pool.SendBatch(ctx, b).Close() })
+	return db.read(ctx, "news", db.spec.Accounts.Patience, func(ctx context.Context, pool *pgxpool.Pool) error { return pool.SendBatch(ctx, b).Close() })
 }

@@ -57,7 +57,7 @@ func (s *Publications) Survey(ctx context.Context, most int) (*deliver.Survey, e
 		out  *deliver.Survey
 		rows []behindRow
 	)
-	err := s.db.read(ctx, scanTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
+	err := s.db.read(ctx, "survey", scanTimeout, func(ctx context.Context, pool *pgxpool.Pool) error {
 		out, rows = &deliver.Survey{}, nil
 		var b pgx.Batch
 		b.Queue(selectOpen).Query(collect(&out.Open, pgx.RowToStructByPos[deliver.Open]))
