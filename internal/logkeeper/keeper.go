@@ -126,7 +126,7 @@ type tenure struct {
 	named   int
 	settled time.Time
 	buffer  []byte // for the leaves of the next batch
-	closed  chan *Closing
+	closed  chan handedOver
 }
 
 func (k *Keeper) tenure(ctx context.Context, term int64) error {
@@ -138,7 +138,7 @@ func (k *Keeper) tenure(ctx context.Context, term int64) error {
 	if err != nil {
 		return err
 	}
-	t := &tenure{Keeper: k, term: term, edge: state.Edge, secret: secret, names: map[Topic]map[string]string{}, closed: make(chan *Closing)}
+	t := &tenure{Keeper: k, term: term, edge: state.Edge, secret: secret, names: map[Topic]map[string]string{}, closed: make(chan handedOver)}
 	all, ctx := errgroup.WithContext(ctx)
 	trees := newNewest(state.Edge.Tree())
 	all.Go(func() error { return t.appendAll(ctx, trees) })
@@ -167,15 +167,24 @@ func (n *newest) set(t tlog.Tree) {
 	}
 }
 
+// handedOver is a closing that is to be appended.
+type handedOver struct {
+	closing  *Closing
+	appended chan struct{} // closed when it was
+}
+
 // appendAll appends what is new, again and again.
 func (t *tenure) appendAll(ctx context.Context, trees *newest) error {
-	var closing *Closing
+	var closing handedOver
 	for {
 		began := time.Now()
-		if err := t.round(ctx, closing, trees); err != nil {
+		if err := t.round(ctx, closing.closing, trees); err != nil {
 			return err
 		}
-		closing = nil
+		if closing.appended != nil {
+			close(closing.appended)
+		}
+		closing = handedOver{}
 		timer := time.NewTimer(max(lookPause, min(lookShare*time.Since(began), lookShare*lookPause)))
 		select {
 		case <-ctx.Done():
@@ -454,8 +463,15 @@ func (t *tenure) closeBooks(ctx context.Context) error {
 			}
 			continue
 		}
+		// The next one is numbered by the last that is there.
+		appended := make(chan struct{})
 		select {
-		case t.closed <- closing:
+		case t.closed <- handedOver{closing, appended}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-appended:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

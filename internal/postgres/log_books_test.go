@@ -1,8 +1,10 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // TestBalancesAreProved holds the accounts of a closing, and the path of each, against the root in the log.
@@ -93,4 +96,59 @@ func TestClosingsGoOn(t *testing.T) {
 	_, err = db.pool.Exec(t.Context(), `UPDATE accounts SET available = available + 1 WHERE id = 'bob'`)
 	testwait.Check(t, err)
 	closeAt("[{EUR 206 0 205 0}]")
+}
+
+// slowRounds lets a round that has a closing to append take longer than it is until the next closing.
+type slowRounds struct {
+	logkeeper.Store
+
+	closed chan struct{} // has one for each closing that was made
+
+	mu   sync.Mutex
+	seqs []int64
+}
+
+func (s *slowRounds) CloseBooks(ctx context.Context, name logkeeper.Names) (*logkeeper.Closing, error) {
+	c, err := s.Store.CloseBooks(ctx, name)
+	if err == nil {
+		s.mu.Lock()
+		s.seqs = append(s.seqs, c.Seq)
+		s.mu.Unlock()
+		s.closed <- struct{}{}
+	}
+	return c, err
+}
+
+func (s *slowRounds) Look(ctx context.Context) ([]logkeeper.News, error) {
+	if s.made() == 1 { // The closing is handed over to this round, or to the next one.
+		wait.For(ctx, time.Second) // Were another one made meanwhile, it would have the same number. A shorter time would show that less often.
+	}
+	return s.Store.Look(ctx)
+}
+
+func (s *slowRounds) made() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.seqs)
+}
+
+// TestAClosingWaitsForTheOneBefore has the books closed more often than closings are appended.
+func TestAClosingWaitsForTheOneBefore(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	fund(t, newLedgerService(t, db), 100, "ann")
+	l := newKeptLog(t, db)
+	l.every = time.Millisecond
+	const closings = 4
+	slow := &slowRounds{closed: make(chan struct{}, 1000)}
+	_, end := l.keep(t, 1, func(s logkeeper.Store) logkeeper.Store { slow.Store = s; return slow })
+	for range closings {
+		<-slow.closed
+	}
+	end()
+	for i, seq := range slow.seqs {
+		if seq != int64(i) {
+			t.Fatalf("the closings are numbered %v: one was made before that before it was in the log", slow.seqs)
+		}
+	}
 }

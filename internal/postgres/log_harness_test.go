@@ -23,6 +23,7 @@ type keptLog struct {
 	key   *translog.Key
 	guard string
 	tiles func(logkeeper.TileSource) logkeeper.TileSource // wraps what reads tiles, where it is there
+	every time.Duration                                   // between closings; 0: as usual
 }
 
 func newKeptLog(t *testing.T, db *DB) *keptLog {
@@ -51,7 +52,7 @@ func (l *keptLog) keep(t *testing.T, term int64, with func(logkeeper.Store) logk
 		tiles = l.tiles(tiles)
 	}
 	p = logkeeper.NewPublisher(logkeeper.PublisherOptions{Store: wrapped, Tiles: tiles, Key: l.key, Guard: logkeeper.NewGuard(l.guard)})
-	k := logkeeper.New(logkeeper.Options{Store: wrapped, Publisher: p})
+	k := logkeeper.New(logkeeper.Options{Store: wrapped, Publisher: p, CloseEvery: l.every})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { k.Lead(ctx, term) })
