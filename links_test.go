@@ -84,6 +84,32 @@ func (f tree) deadLinks(page string) (dead []string) {
 	return dead
 }
 
+// brokenTables are the lines in which the rule under a table's head is among other text, so that no table is shown.
+func brokenTables(markdown string) (lines []string) {
+	for line := range strings.Lines(mdFence.ReplaceAllString(markdown, "")) {
+		line = strings.TrimSpace(mdSpan.ReplaceAllString(line, ""))
+		if strings.Contains(line, "|---|") && strings.Trim(line, "|-: ") != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// TestBrokenTables shows that a table whose lines were joined is found.
+func TestBrokenTables(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"| a | b |\n|---|---|\n| 1 | 2 |\n": 0,
+		"  | a |\n  |---|--:|\n":            0,
+		"| a | b | |---|---| | 1\n| 2 |\n":  1,
+		"A rule is `|---|`.\n":              0,
+	} {
+		if broken := brokenTables(text); len(broken) != want {
+			t.Errorf("%q: %q, want %d", text, broken, want)
+		}
+	}
+}
+
 // anchors are the ids that GitHub and the site give the headings of a page.
 func anchors(markdown string) map[string]bool {
 	all := map[string]bool{}

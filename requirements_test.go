@@ -140,6 +140,9 @@ func TestPages(t *testing.T) {
 		if !strings.HasSuffix(page, ".md") {
 			continue
 		}
+		for _, line := range brokenTables(content) {
+			t.Errorf("%s: a table became text: %s", page, line)
+		}
 		if page == "CHANGELOG.md" {
 			continue // It also speaks of what was.
 		}
