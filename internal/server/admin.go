@@ -213,7 +213,7 @@ type overviewView struct {
 	Version  string          `json:"version"`
 	Requests float64         `json:"requests" doc:"answered by this process"`
 	Failures float64         `json:"failures" doc:"of them, with a status of 500 or more"`
-	Latency  histogramView   `json:"latency" doc:"seconds from a request's header to the end of its answer"`
+	Latency  histogramView   `json:"latency" doc:"seconds from a request's header to the end of its answer, without streams of events and requests for locks with a wait"`
 	Lanes    []laneStatsView `json:"lanes" doc:"of this process"`
 	Streams  float64         `json:"streams" doc:"live subscribers of this process"`
 	Backlog  backlogView     `json:"backlog" doc:"of the whole system; counts end at 1,000"`

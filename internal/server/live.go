@@ -33,7 +33,11 @@ func liveRoutes(e *live.Edge) []route {
 		{name: "topic", doc: "auction:ID, campaign:ID, multidraw:ID or account:ID", schema: reflect.TypeFor[string]()},
 		{name: "since", doc: "replay the events above this number first; the header Last-Event-ID goes before it", schema: reflect.TypeFor[int64]()},
 	}
-	return []route{socket, get("/v1/events", accessUser, events, e.Events)}
+	return []route{socket, get("/v1/events", accessUser, events, func(w http.ResponseWriter, r *http.Request) error {
+		err := e.Events(w, r)
+		infoOf(r).untimed = err == nil // It was a stream.
+		return err
+	})}
 }
 
 // liveServer is the server as its live stream sees it.

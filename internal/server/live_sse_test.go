@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/live"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 // stream asks for a stream; the caller closes its body.
@@ -103,6 +104,34 @@ func TestServerSentEvents(t *testing.T) {
 		if got = block(t, fresh); got[0] == "event: countdown" && (len(got) != 2 || !strings.HasPrefix(got[1], `data: {"topic":`)) {
 			t.Errorf("got %q", got)
 		}
+	}
+}
+
+// TestMetricsOfStreams: the time of a stream, or of a request that says how long it waits, is not among those of requests. All are counted.
+func TestMetricsOfStreams(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	l := newLiveEnv(t, e, live.Options{}, nil)
+	id := e.started(oneRound, "")
+	r := l.stream(t, "/v1/events?topic=auction:"+id, nil)
+	block(t, bufio.NewReader(r.Body))
+	must(t, r.Body.Close())
+	e.lock("ann", "5m", "1s", "a").want(http.StatusCreated)
+	const stream, lock = `route="/v1/events"`, `route="/v1/locks"`
+	text := func() string { return string(e.by("").get("/metrics").body) }
+	for _, counted := range []string{`method="GET",` + stream + `,status="200"`, `method="POST",` + lock + `,status="201"`} {
+		testwait.Eventually(t, patience, counted, func() bool { return strings.Contains(text(), "fairlead_http_requests_total{"+counted+"} 1") })
+	}
+	if got := text(); strings.Contains(got, "_seconds_count{"+stream) || strings.Contains(got, "_seconds_count{"+lock) {
+		t.Fatal("a stream, or a wait, was timed")
+	}
+	e.lock("ann", "5m", "", "b").want(http.StatusCreated)
+	r = l.stream(t, "/v1/events", nil)
+	must(t, r.Body.Close())
+	for _, route := range []string{stream, lock} {
+		testwait.Eventually(t, patience, route, func() bool {
+			return strings.Contains(text(), "fairlead_http_request_duration_seconds_count{"+route+"} 1")
+		})
 	}
 }
 

@@ -133,8 +133,9 @@ func documentMetrics(t *testing.T) string {
 	return `# Metrics
 
 What a server says at ` + "`/metrics`" + `, beside the Go runtime's and the process's own. All are of one process unless they say
-otherwise; durations are in seconds; names that end in ` + "`_total`" + ` only grow, those in ` + "`_seconds`" + `, ` + "`_size`" + ` and ` + "`_bytes`" + ` are histograms
-unless they say that they were sampled. The list is made from the code, and a test keeps it so.
+otherwise; durations are in seconds. Names that end in ` + "`_total`" + ` only grow. Those in ` + "`_seconds`" + `, ` + "`_size`" + ` and ` + "`_bytes`" + ` are histograms. But these are
+gauges: names in ` + "`_overdue_seconds`" + ` and ` + "`_lag_seconds`" + `, ` + "`fairlead_books_late_seconds`" + `, and what is said to be of the last sample. The list is made from the
+code, and a test keeps it so.
 [requirement-names.md](requirement-names.md) maps the requirements' names to these.
 
 | metric | labels | |

@@ -32,6 +32,8 @@ type info struct {
 	route     string // the pattern that matched, for metrics
 	code      string // of the problem that was answered
 	replayed  bool
+	// untimed says that the client decides how long the request takes: its time says nothing about the server.
+	untimed bool
 	// acknowledge is [Options].Acknowledge.
 	acknowledge func(key idempotency.ID, execution uuid.UUID)
 	metrics     *httpMetrics
@@ -145,7 +147,10 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 }
 
 func (s *Server) finish(r *http.Request, rec *recorder, i *info, took time.Duration) {
-	s.metrics.request(r.Method, i.route, rec.status, took)
+	s.metrics.request(r.Method, i.route, rec.status)
+	if !i.untimed {
+		s.metrics.duration.WithLabelValues(i.route).Observe(took.Seconds())
+	}
 	level := slog.LevelDebug
 	if rec.status >= http.StatusInternalServerError {
 		level = slog.LevelWarn
@@ -289,7 +294,7 @@ func newHTTPMetrics(r prometheus.Registerer) *httpMetrics {
 		problems: counters("fairlead_problems_total", "Problems answered, over HTTP and sockets, by code; a stored answer that is given again is not counted.", "code"),
 		requests: counters("fairlead_http_requests_total", "Answered requests by method, route and status.", "method", "route", "status"),
 		duration: promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer.",
+			Name: "fairlead_http_request_duration_seconds", Help: "Time from the request's header to the end of its answer. Streams of events are left out, and requests for locks with a wait: their clients decide how long they take.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
 		documents:          counters("fairlead_documents_built_total", "Documents of drawn campaigns, and trees for inclusion proofs, that were made.", "document"),
@@ -315,14 +320,13 @@ func (m *httpMetrics) refused(answer []byte) {
 	}
 }
 
-func (m *httpMetrics) request(method, route string, status int, took time.Duration) {
+func (m *httpMetrics) request(method, route string, status int) {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
 	default:
 		method = "other" // A client may not invent label values.
 	}
 	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
-	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
 // The problems of requests that are refused before anything else is looked at.

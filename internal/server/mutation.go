@@ -83,6 +83,7 @@ func mutate[Req, Op any](m mutation[Req, Op]) handler {
 		i := infoOf(r)
 		from := sender{principal: i.principal, requestID: i.requestID, method: r.Method, path: r.URL.Path, id: r.PathValue("id"), key: key, acknowledge: i.acknowledge, metrics: i.metrics}
 		a, err := m.run(r.Context(), from, &req, func(limit time.Duration) {
+			i.untimed = true
 			// The connection's own limits are for those who are slow, not for those who wait. Where they can't be moved they stay.
 			rc := http.NewResponseController(w)
 			_ = rc.SetReadDeadline(time.Now().Add(limit + readTimeout))

@@ -85,6 +85,13 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("fairlead_lottery_%s is %v, want %v", name, got, want)
 		}
 	}
+	// As docs/operations/metrics.md has it.
+	gauge := regexp.MustCompile(`_(overdue|lag)_seconds$|^fairlead_books_late_seconds$`)
+	for _, m := range regexp.MustCompile(`(?m)^# HELP (fairlead_\w+_(?:seconds|size|bytes)) (.*)\n# TYPE \S+ (\w+)$`).FindAllStringSubmatch(text, -1) {
+		if want := gauge.MatchString(m[1]) || strings.Contains(m[2], "at the last sample"); want != (m[3] == "gauge") {
+			t.Errorf("%s is a %s", m[1], m[3])
+		}
+	}
 	// The first two purchases need no lock, unless the machine stalls.
 	if got := e.metric("fairlead_lottery_advisory_lock_wait_seconds_count"); got < 4 || got > 6 {
 		t.Errorf("%v commands waited for the lock, want 4 to 6", got)

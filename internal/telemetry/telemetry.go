@@ -96,7 +96,7 @@ func NewTransactions(r prometheus.Registerer) *Transactions {
 		retries:    m.counters("transaction_retries_total", "Reruns of transactions by SQLSTATE or reason.", "transaction", "reason"),
 		fell:       m.counters("transaction_fallbacks_total", "Transactions that were not committed on the fast path, by reason.", "transaction", "reason"),
 		rows:       m.gauge("blocked_rows", "Rows, such as accounts and locks, that commands need and somebody else has locked."),
-		waiting:    m.gauge("blocked_commands", "Commands that wait for such rows, each by itself."),
+		waiting:    m.gauge("blocked_commands", "Commands that wait, each by itself, for rows that somebody else has locked: those of fairlead_blocked_rows."),
 	}
 	for _, refused := range []bool{true, false} {
 		t.oldPrimary.WithLabelValues(oldPrimaryOutcome(refused))

@@ -1154,7 +1154,7 @@ export interface Overview {
   failures: number;
   /** of this process */
   lanes: LaneStats[];
-  /** seconds from a request's header to the end of its answer */
+  /** seconds from a request's header to the end of its answer, without streams of events and requests for locks with a wait */
   latency: Histogram;
   /** answered by this process */
   requests: number;

@@ -1009,7 +1009,8 @@ class Overview:
     failures: float
     #: of this process
     lanes: list[LaneStats]
-    #: seconds from a request's header to the end of its answer
+    #: seconds from a request's header to the end of its answer, without streams of events and requests for locks with a
+    #: wait
     latency: Histogram
     #: answered by this process
     requests: float
