@@ -26,9 +26,10 @@ func newRoot() *cobra.Command {
 		Use:   "fairlead",
 		Short: "Decides contended things exactly once",
 		Long: "Fairlead sells the last ticket once, draws winners once, and moves money once, on PostgreSQL.\n\n" +
-			"Every flag can be given in the environment: --database-url as FAIRLEAD_DATABASE_URL. Flags win over the\n" +
-			"environment, and the environment over the file named by --config (lines such as FAIRLEAD_LISTEN=0.0.0.0:8080). Durations have\n" +
-			"a unit: 500ms, 30s, 10m, 24h.\n\n" +
+			"Flags can be given in the environment: --database-url as FAIRLEAD_DATABASE_URL. Flags win over the environment,\n" +
+			"and the environment over the file named by --config (lines such as FAIRLEAD_LISTEN=0.0.0.0:8080). A few flags,\n" +
+			"such as those of torture, count on the command line only: docs/flags.md names them. Durations have a unit:\n" +
+			"500ms, 30s, 10m, 24h.\n\n" +
 			"Start with fairlead demo, which shows everything in one terminal, or with fairlead serve. The other commands find a\n" +
 			"server that was started in the same directory; else give --url with a key in " + keyVariable + ", --database-url, or --data.",
 		Example: "  fairlead demo\n" +
@@ -279,7 +280,7 @@ func environmentName(flag string) string {
 func newLogger(format, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level: %w", err)
+		return nil, fmt.Errorf("--log-level must be debug, info, warn or error, not %q", level)
 	}
 	o := &slog.HandlerOptions{Level: l}
 	switch format {
