@@ -77,7 +77,7 @@ func TestDoctorFindsWhatDoesNotGetOn(t *testing.T) {
 		INSERT INTO multidraw_seeds SELECT made.id, seed FROM made, multidraw_seeds WHERE multidraw = $1`, completed, multidraw)
 	for where, args := range asks {
 		out, err := execute(t, args...)
-		for _, want := range []string{"warning: publications: 1 publication has failed for good", "/v1/publications/ID/retry", "warning: multidraws: 1 multi-draw is interrupted", "healthy: all"} {
+		for _, want := range []string{"warning: publications: 1 publication has failed for good, and is not tried again", "/v1/publications/ID/retry", "warning: multidraws: 1 multi-draw is interrupted", "healthy: all"} {
 			if err != nil || !strings.Contains(out, want) {
 				t.Errorf("%s: no %q in %v\n%s", where, want, err, out)
 			}

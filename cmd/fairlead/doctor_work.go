@@ -55,7 +55,7 @@ func (u *unfinished) examine(d *diagnosis) {
 	}
 	if n := u.backlog.PublicationsFailed; n > 0 {
 		d.find("publications", false, "read why with GET /v1/publications?status=failed and GET /v1/publications/ID/attempts, mend the target, and then "+
-			"POST /v1/publications/ID/retry; the console has a button", "%s failed for good, and are not tried again", count(n, "publication has", "publications have"))
+			"POST /v1/publications/ID/retry; the console has a button", "%s", count(n, "publication has failed for good, and is not tried again", "publications have failed for good, and are not tried again"))
 	}
 	if n := u.backlog.DrawsDelayed; n > 0 {
 		d.find("draws", true, "see that the server runs and reaches the relays of --beacon-relays: it tries again by itself. GET /v1/campaigns/ID has the cause in "+
