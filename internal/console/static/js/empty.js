@@ -7,7 +7,7 @@ export function empty({ says, make, curl, docs = "/docs" }) {
   return h("div", { class: "empty explained" },
     h("p", {}, says),
     make && h("p", {}, h("a", { class: "button primary", href: make[1] }, make[0])),
-    curl && h("p", { class: "small" }, "Or by a request:"),
+    curl && h("p", { class: "small" }, make ? "Or by a request:" : "By a request:"),
     curl && copy(command(...curl), h("pre", { tabindex: 0 }, command(...curl))),
     h("p", { class: "small" }, h("a", { href: docs, target: "_blank", rel: "noopener" }, "All requests"), " are in the server’s own documentation."));
 }

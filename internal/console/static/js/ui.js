@@ -20,7 +20,7 @@ export const card = (title, ...children) => h("section", { class: "card" }, titl
 
 // facts is a list of names and values; rows without a value are left away.
 export function facts(rows) {
-  return h("dl", { class: "facts" }, rows.filter((r) => r && r[1] !== null && r[1] !== undefined && r[1] !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+  return h("dl", { class: "facts" }, rows.filter((r) => r && r[1] !== null && r[1] !== undefined && r[1] !== false && r[1] !== "").map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
 // problem tells what went wrong.

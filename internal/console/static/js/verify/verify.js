@@ -237,6 +237,8 @@ async function browsersOwn(p, ikm, info, drawSeed) {
   return true;
 }
 
+const some = (list, noun) => `${list.length} ${noun}${list.length === 1 ? "" : "s"}`;
+
 // verify checks a proof, given as bytes. commitment, when given, is the one published before the sale. step is told what was
 // found, one at a time: { name, ok, detail }. The answer is { valid, unchecked, field, reason, proof }: unchecked where only the
 // beacon's signature is in doubt, field and reason of the first difference.
@@ -248,7 +250,7 @@ export async function verify(bytes, { commitment, step = () => {}, progress } = 
     const named = p.beacon !== undefined && Object.hasOwn(p.beacon, "round");
     if (p.versions.document >= 2 !== named) bad("beacon", "not that of the document's version");
     if ((p.versions.document === 3) !== (p.seal !== undefined)) bad("seal", "not that of the document's version");
-    await say("It is a proof document", `${p.positions.length} positions, ${p.prizes.length} prizes, ${p.winners.length} winners`);
+    await say("It is a proof document", `${some(p.positions, "position")}, ${some(p.prizes, "prize")}, ${some(p.winners, "winner")}`);
 
     const seed = unhex(p.server_seed);
     if (hex(sha256(seed)) !== p.commitment) throw new Wrong("commitment", "the server seed is not the one that was committed to");
