@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/command"
 )
@@ -35,7 +36,7 @@ func (l *lockedReads) read(ctx context.Context, what string, read func(context.C
 	if l == nil {
 		return read(ctx)
 	}
-	var limit context.Context // of the wait
+	var late <-chan time.Time // once it waits
 	for {
 		r := l.join(what, nil)
 		if r == nil {
@@ -45,12 +46,10 @@ func (l *lockedReads) read(ctx context.Context, what string, read func(context.C
 			}
 			r = l.join(what, err)
 		}
-		if limit == nil {
-			var cancel context.CancelFunc
-			limit, cancel = context.WithTimeout(ctx, command.BlockedFor)
-			defer cancel()
+		if late == nil {
+			late = time.After(command.BlockedFor)
 		}
-		done, err := l.await(limit, what, r, func() error { return read(ctx) })
+		done, err := l.await(ctx, late, what, r, func() error { return read(ctx) })
 		if done || err != nil {
 			return err
 		}
@@ -58,29 +57,37 @@ func (l *lockedReads) read(ctx context.Context, what string, read func(context.C
 }
 
 // await waits for its turns to read, and reports whether it has read. Where somebody else could, it has not and need not wait any more.
-func (l *lockedReads) await(ctx context.Context, what string, r *lockedRead, read func() error) (done bool, err error) {
+func (l *lockedReads) await(ctx context.Context, late <-chan time.Time, what string, r *lockedRead, read func() error) (done bool, err error) {
 	defer l.leave(what, r)
 	for {
 		select {
 		case r.turn <- struct{}{}:
 		case <-r.free:
 			return false, nil
+		case <-late:
+			return false, r.err
 		case <-ctx.Done():
 			return false, r.err
 		}
 		select {
 		case l.tries <- struct{}{}:
+		case <-late:
+			<-r.turn
+			return false, r.err
 		case <-ctx.Done():
 			<-r.turn
 			return false, r.err
 		}
 		err := read()
 		<-l.tries
-		if !isLockTimeout(err) {
+		if !isLockTimeout(err) && ctx.Err() == nil {
 			l.freed(what, r)
 			return true, err
 		}
 		<-r.turn
+		if ctx.Err() != nil { // Which says nothing of the lock.
+			return true, err
+		}
 	}
 }
 
