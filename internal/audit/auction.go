@@ -49,8 +49,9 @@ func bidChecks() []check {
 			FROM auctions a
 			LEFT JOIN (SELECT auction, seq FROM auction_bids UNION ALL SELECT auction, seq FROM auction_events) n
 			       ON n.auction = a.id AND n.seq >= a.first_seq
-			GROUP BY a.id
+			GROUP BY a.id, a.chapter
 			HAVING count(n.seq) <> a.seq - a.first_seq + 1 OR count(DISTINCT n.seq) <> count(n.seq) OR max(n.seq) <> a.seq OR a.first_seq < 1`},
+		{guarantee: Auctions, promise: "an auction has one row", sql: `SELECT format('auction %s has %s', id, count(*)) FROM auctions GROUP BY id HAVING count(*) > 1`},
 		{guarantee: Auctions, promise: "time does not run backwards from one bid to the next", sql: `
 			SELECT format('auction %s: bid %s at %s, the one before at %s', auction, seq, at, before)
 			FROM (SELECT auction, seq, at, lag(at) OVER (PARTITION BY auction ORDER BY seq) AS before FROM auction_bids) b
@@ -58,7 +59,7 @@ func bidChecks() []check {
 		{guarantee: Auctions, promise: "the bids that are counted are the bids", sql: `
 			SELECT format('auction %s: counts %s of %s bids', a.id, a.total_bids, count(b.seq))
 			FROM auctions a LEFT JOIN auction_bids b ON b.auction = a.id
-			GROUP BY a.id HAVING a.total_bids <> count(b.seq)`},
+			GROUP BY a.id, a.chapter HAVING a.total_bids <> count(b.seq)`},
 		{guarantee: Auctions, promise: "a bid only rises, by the increment at least, and under one hold", sql: lives + `
 			SELECT format('auction %s: bid %s of %s over %s after %s, before it was %s; minimum %s, increment %s', l.auction, l.seq, l.account,
 			              l.amount, l.previous_amount, l.before_amount, a.min_bid, a.min_increment)
@@ -125,7 +126,7 @@ func roundChecks() []check {
 			              a.current_round, count(r.round), a.started_at, a.ended_at, count(r.round) FILTER (WHERE r.status = 'completed'),
 			              count(r.round) FILTER (WHERE r.status = 'active'))
 			FROM auctions a LEFT JOIN auction_rounds r ON r.auction = a.id
-			GROUP BY a.id
+			GROUP BY a.id, a.chapter
 			HAVING count(r.round) = 0 OR max(r.round) <> count(r.round) OR min(r.round) <> 1
 			    OR (a.started_at IS NOT NULL) <> (a.current_round > 0)
 			    OR (a.ended_at IS NOT NULL) <> (a.status IN ('completed', 'cancelled'))

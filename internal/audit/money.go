@@ -81,7 +81,7 @@ func moneyChecks() []check {
 		{guarantee: Money, promise: "an account's entries have distinct versions, none past the account's", sql: `
 			SELECT format('account %s: version %s has %s entries, account is at %s', a.id, e.version, count(*), a.version)
 			FROM entries e JOIN accounts a ON a.id = e.account
-			GROUP BY a.id, e.version HAVING count(*) > 1 OR e.version > a.version`},
+			GROUP BY a.id, a.version, e.version HAVING count(*) > 1 OR e.version > a.version`},
 		{guarantee: Money, promise: "a captured hold has its one transfer, and a capture its one hold", sql: `
 			SELECT format('hold %s: captured %s of %s; transfer %s is %s', h.id, h.captured, h.amount, h.transfer, coalesce(t.status, 'absent'))
 			FROM holds h LEFT JOIN transfers t ON t.id = h.transfer

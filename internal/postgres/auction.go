@@ -253,7 +253,7 @@ const beforeEnd = `SELECT 1 WHERE clock_timestamp() < $1::timestamptz`
 const (
 	auctionFields = `id, number, title, status, currency, seller, current_round, min_bid, min_increment, snipe_window,
 		snipe_extension, snipe_max, cooldown, unique_amounts, total_bids, seq, leader_term, version, created_at, started_at, ended_at, revision`
-	lockAuctionRow = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1 FOR NO KEY UPDATE`
+	lockAuctionRow = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1 ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE`
 	selectRounds   = `SELECT round, winners, duration, status, extensions, started_at, ends_at, ended_at
 		FROM auction_rounds WHERE auction = $1 ORDER BY round`
 	selectStanding = `SELECT account, amount, round, seq, at, hold FROM auction_standing WHERE auction = $1 AND active`

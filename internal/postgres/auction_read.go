@@ -11,7 +11,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
 )
 
-const selectAuction = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1`
+const selectAuction = `SELECT ` + auctionFields + ` FROM auctions WHERE id = $1 ORDER BY chapter DESC LIMIT 1`
 
 // Auction implements [auction.Reader]. The statements share a snapshot, so the rounds fit the auction.
 func (s *Auctions) Auction(ctx context.Context, id uuid.UUID) (*auction.Auction, error) {

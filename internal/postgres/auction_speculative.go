@@ -21,10 +21,10 @@ const closingMargin = 250 * time.Millisecond
 // raiseAuction is updateAuction for what bids change. The database's own clock has the last word on whether they are in
 // time: what was decided holds until the instant valid_until.
 const raiseAuction = `WITH written AS (
-		UPDATE auctions AS a SET total_bids = n.total_bids, seq = n.seq, version = n.version, revision = n.revision
+		UPDATE auctions AS a SET total_bids = n.total_bids, seq = n.seq, version = n.version, revision = n.revision, chapter = n.version >> 4
 		FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::timestamptz[])
-			AS n (id, old_version, old_revision, total_bids, seq, version, revision, valid_until)
-		WHERE a.id = ANY (ARRAY[n.id]) AND a.version = n.old_version AND a.revision = n.old_revision AND a.status || '' = 'active'
+			AS n (id, old_version, old_revision, total_bids, seq, version, revision, valid_until)` + newestAuction + `
+		WHERE ` + sameAuction + ` AND a.version = n.old_version AND a.revision = n.old_revision AND a.status || '' = 'active'
 			AND a.seq <= n.seq AND clock_timestamp() < n.valid_until RETURNING 1
 	) SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
 

@@ -101,7 +101,7 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 // make it too has to wait.
 var contests = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but for the type.
 	newAccountRow: `INSERT INTO accounts (id, currency, available, held, version, created_at)
-		SELECT id, 'XXX', 0, 0, 1, clock_timestamp() FROM unnest($1::text[]) AS id ON CONFLICT (id) DO NOTHING`,
+		SELECT id, 'XXX', 0, 0, 1, clock_timestamp() FROM unnest($1::text[]) AS id ON CONFLICT DO NOTHING`,
 	referenceRow: `INSERT INTO transfer_references (transfer, reference, completed, available)
 		SELECT gen_random_uuid(), reference, true, 0 FROM unnest($1::text[]) AS reference ON CONFLICT (reference) WHERE completed DO NOTHING`,
 	keyRecord: contestKeys,

@@ -50,7 +50,7 @@ var _ live.Log = (*Events)(nil)
 func NewEvents(db *DB, views EventViews) *Events {
 	e := &Events{db: db, views: views}
 	e.topics = []topic{
-		{auction.TopicPrefix, `SELECT id, seq FROM auctions WHERE id = ANY ($1)`, e.auctionEvents},
+		{auction.TopicPrefix, `SELECT a.id, a.seq FROM unnest($1::uuid[]) AS n (id)` + newestAuction + ` JOIN auctions AS a ON ` + sameAuction, e.auctionEvents},
 		// The draw counts as the event after the last sale. Sales are never taken back: a cancelled campaign's purchases keep their numbers.
 		{"campaign:", `SELECT c.id, c.sold_positions + (SELECT count(*) FROM draws WHERE campaign = c.id)
 			FROM campaigns AS c WHERE c.id = ANY ($1)`, e.campaignEvents},
@@ -117,7 +117,7 @@ type head struct {
 const selectEvents = `SELECT a.first_seq, e.seq, e.type, e.at, e.data, e.account, e.amount, e.previous_amount, e.round, e.rank,
 		e.outbid, e.floor, o.account, o.amount,
 		CASE WHEN e.outbid > 0 THEN (SELECT winners FROM auction_rounds WHERE auction = $1 AND round = e.round) END
-	FROM auctions AS a LEFT JOIN LATERAL (
+	FROM (SELECT seq, first_seq FROM auctions WHERE id = $1 ORDER BY chapter DESC LIMIT 1) AS a LEFT JOIN LATERAL (
 		(SELECT seq, type, at, data, NULL::text AS account, NULL::bigint AS amount, NULL::bigint AS previous_amount,
 				NULL::integer AS round, NULL::integer AS rank, NULL::bigint AS outbid, NULL::bigint AS floor
 			FROM auction_events WHERE auction = $1 AND seq > $2 ORDER BY seq LIMIT $3)
@@ -127,7 +127,7 @@ const selectEvents = `SELECT a.first_seq, e.seq, e.type, e.at, e.data, e.account
 		ORDER BY seq LIMIT $3
 	) AS e ON true
 	LEFT JOIN LATERAL (SELECT account, amount FROM auction_bids WHERE auction = $1 AND seq = e.outbid OFFSET 0) AS o ON true
-	WHERE a.id = $1 ORDER BY e.seq`
+	ORDER BY e.seq`
 
 // eventRow is a row of selectEvents. All but FirstSeq are null where there is no event; Type and Data are, where it is a
 // bid. Outbid is null where a bid took nobody's winning place, and 0 where that was not recorded.

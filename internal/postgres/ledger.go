@@ -178,7 +178,7 @@ func (db *DB) speculativeStatements() []string {
 	}
 	return append(gate,
 		sellCampaigns, guardCampaigns, raiseAuction, guardAuction, guardAbsentAccounts, guardSameAccounts, guardAbsentKeys,
-		guardedInsertAccounts, guardedUpdateAccounts, insertTransfers, insertLegs, insertReferences, insertHolds,
+		guardedInsertAccounts, guardedOnlyAccounts, guardedUpdateAccounts, insertTransfers, insertLegs, insertReferences, insertHolds,
 		insertPurchases, guardedSellLayers, db.raising().guarded, guardedRaiseUnique, insertStanding, insertBids, insertKeys,
 	)
 }

@@ -11,12 +11,19 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
+// No index is named: that of the id alone becomes one of id and chapter in the next version, which lets an id in again that has come to a later chapter
+// since. onlyAccounts sees that, because a conflict with what has not committed is waited for, and it is a later statement with a later snapshot.
 const insertAccounts = `INSERT INTO accounts (id, currency, available, held, version, created_at)
 	SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[])
-	ON CONFLICT (id) DO NOTHING RETURNING 1`
+	ON CONFLICT DO NOTHING RETURNING 1`
 
 const guardedInsertAccounts = `WITH written AS (` + insertAccounts + `)
 	SELECT 1 / (count(*) = $7::bigint)::integer FROM written`
+
+const (
+	onlyAccounts        = `SELECT 1 FROM accounts WHERE id = ANY($1)`
+	guardedOnlyAccounts = `SELECT 1 / (count(*) = $2::bigint)::integer FROM accounts WHERE id = ANY($1)`
+)
 
 // Only rows that are as they were loaded are written. The version alone would say so, but for a failover to a server that
 // lacks the last commits: there a version may come again with another balance. The array is in order of id, and the join
@@ -94,6 +101,7 @@ func saveNewAccounts(b *pgx.Batch, accounts []ledger.Account, how writes) {
 	}
 	// An id that is taken was taken by another process since we looked.
 	how.queue(b, insertAccounts, guardedInsertAccounts, n, errStale, ids, currencies, available, held, versions, created)
+	how.queue(b, onlyAccounts, guardedOnlyAccounts, n, errStale, ids)
 }
 
 // saveAccounts queues the balances, and orders the changes by account.

@@ -438,7 +438,7 @@ const (
 	loggedBids = `SELECT seq, at, account, amount, previous_amount, round, rank FROM auction_bids
 		WHERE auction = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`
 	loggedEvents = `SELECT seq, at, type, data FROM auction_events WHERE auction = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`
-	firstKept    = `SELECT first_seq FROM auctions WHERE id = $1`
+	firstKept    = `SELECT first_seq FROM auctions WHERE id = $1 ORDER BY chapter DESC LIMIT 1`
 )
 
 // auctionEvents reads so many events of an auction from a number on, and appends them to what stands before.

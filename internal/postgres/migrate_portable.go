@@ -12,7 +12,8 @@ import (
 )
 
 // portable are the steps for the engine of a database. What a step has that the engine lacks is left out: unique constraints are then
-// checked row by row, which those who write expect, and columns keep the compression that they have by default. The engine is probed when
+// checked row by row, which those who write expect, columns keep the compression that they have by default, and the key of an auction has no
+// chapter. The engine is probed when
 // the first step is read.
 func portable(ctx context.Context, url string, files fs.FS) fs.FS {
 	return &portableSteps{files, sync.OnceValues(func() (found pgkit.Capabilities, err error) {
@@ -20,7 +21,7 @@ func portable(ctx context.Context, url string, files fs.FS) fs.FS {
 		if err != nil {
 			return found, err
 		}
-		found, err = pgkit.Probe(ctx, conn, pgkit.Functions, pgkit.Deferrable)
+		found, err = pgkit.Probe(ctx, conn, pgkit.Functions, pgkit.Deferrable, pgkit.RowVersions)
 		return found, errors.Join(err, conn.Close(ctx))
 	})}
 }
@@ -48,6 +49,9 @@ func (p *portableSteps) Open(name string) (fs.File, error) {
 	return &portableStep{file, strings.NewReader(without(string(text), engine))}, nil
 }
 
+// versioned begins what is only for engines whose rows have versions.
+const versioned = "-- Only where rows have versions.\n"
+
 // block is one that PL/pgSQL executes.
 var block = regexp.MustCompile(`(?s)-- \+goose StatementBegin\nDO .*?-- \+goose StatementEnd\n`)
 
@@ -55,6 +59,9 @@ var block = regexp.MustCompile(`(?s)-- \+goose StatementBegin\nDO .*?-- \+goose 
 func without(step string, engine pgkit.Capabilities) string {
 	if !engine.Has(pgkit.Deferrable) {
 		step = strings.ReplaceAll(step, " DEFERRABLE INITIALLY IMMEDIATE", "")
+	}
+	if at := strings.Index(step, versioned); at >= 0 && !engine.Has(pgkit.RowVersions) {
+		step = step[:at]
 	}
 	if !engine.Has(pgkit.Functions) {
 		step = block.ReplaceAllString(step, "")

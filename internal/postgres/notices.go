@@ -23,7 +23,8 @@ const eventBidOutbid = "bid.outbid"
 const accountSources = `SELECT w.account, a.id, a.seq
 	FROM unnest($1::text[]) AS w (account)
 		CROSS JOIN LATERAL (SELECT auction FROM hold_rows WHERE account = w.account AND status = 'open' LIMIT 1000) AS h
-		CROSS JOIN LATERAL (SELECT id, seq FROM auctions WHERE id = h.auction AND status || '' = 'active' OFFSET 0) AS a`
+		CROSS JOIN LATERAL (SELECT id, seq, status FROM auctions WHERE id = h.auction ORDER BY chapter DESC LIMIT 1) AS a
+	WHERE a.status = 'active'`
 
 // Notices are the topics of accounts: who was outbid, where, and with what. Their sources are the auctions in which the account has
 // standing bids.
@@ -49,7 +50,7 @@ func (e *Events) accountSources(ctx context.Context, topics []string) ([]live.So
 func (e *Events) standingSince(ctx context.Context, s live.Source) (int64, error) {
 	account, id := strings.TrimPrefix(s.For, ledger.TopicPrefix), strings.TrimPrefix(s.Topic, auction.TopicPrefix)
 	found, err := query(ctx, e.db.reads, pgx.RowTo[int64],
-		`SELECT s.seq FROM (SELECT id, unique_amounts FROM auctions WHERE id = $2) AS a `+standingOf, account, id)
+		`SELECT s.seq FROM (SELECT id, unique_amounts FROM auctions WHERE id = $2 ORDER BY chapter DESC LIMIT 1) AS a `+standingOf, account, id)
 	if err != nil || len(found) == 0 {
 		return s.Head, err
 	}

@@ -169,7 +169,7 @@ const (
 	subscriptionExists = `SELECT EXISTS (SELECT FROM subscriptions WHERE id = $1 AND deleted_at IS NULL)`
 	// headOf is the last number of the topic n.topic.
 	headOf = `coalesce(CASE split_part(n.topic, ':', 1)
-			WHEN 'auction' THEN (SELECT seq FROM auctions WHERE id = split_part(n.topic, ':', 2)::uuid)
+			WHEN 'auction' THEN (SELECT seq FROM auctions WHERE id = split_part(n.topic, ':', 2)::uuid ORDER BY chapter DESC LIMIT 1)
 			WHEN 'campaign' THEN (SELECT sold_positions + (SELECT count(*) FROM draws WHERE campaign = c.id) FROM campaigns AS c WHERE id = split_part(n.topic, ':', 2)::uuid)
 			WHEN 'multidraw' THEN (SELECT checkpoints FROM multidraws WHERE id = split_part(n.topic, ':', 2)::uuid)
 		END, 0)`
