@@ -38,6 +38,7 @@ const BlockedFor = 5 * time.Second
 // needs. Its key was looked up, and nothing was applied, unless it is Unsure; of an earlier request under the key, see Recorded.
 type BlockedError struct {
 	Row    string // such as "account alice"; not for users
+	Waited bool   // the transaction has waited for [BlockedFor] in vain, as for a locked table, and Wait returns an error at once
 	Unsure bool   // the answer to an earlier COMMIT of the command was lost: that transaction may be what has the row, and may still end well
 	// Wait returns nil when the row is free, and an error when ctx ends before or too many wait already.
 	Wait func(ctx context.Context) error
@@ -142,7 +143,7 @@ func ExecuteAll[Op any](ctx context.Context, list []Command[Op], queue func([]Co
 func settle[Op any](ctx context.Context, part []Command[Op], outcomes []Listed, queue func([]Command[Op]) func() []Listed, wait func(*BlockedError) error) {
 	unsure := map[int]bool{} // the places whose command may have had an effect
 	for last := false; ; {
-		places, blocked := undecided(outcomes)
+		places, blocked, waited := undecided(outcomes)
 		if blocked == nil {
 			return
 		}
@@ -151,7 +152,7 @@ func settle[Op any](ctx context.Context, part []Command[Op], outcomes []Listed, 
 			reason, ok := errors.AsType[*BlockedError](outcomes[at].Result.Err)
 			unsure[at], keys[i] = unsure[at] || (ok && reason.Unsure), part[at].Key
 		}
-		if last {
+		if last || waited {
 			failure := blocked.giveUp(ctx, keys...)
 			for _, at := range places {
 				outcomes[at] = Listed{Err: undone(failure(part[at].Key, outcomes[at].Result.Err), unsure[at])}
@@ -174,18 +175,19 @@ func settle[Op any](ctx context.Context, part []Command[Op], outcomes []Listed, 
 	}
 }
 
-// undecided returns the places of the commands that were not decided, and what blocks the first of them.
-func undecided(outcomes []Listed) (places []int, first *BlockedError) {
+// undecided returns the places of the commands that were not decided, what blocks the first of them, and whether all have waited already.
+func undecided(outcomes []Listed) (places []int, first *BlockedError, waited bool) {
+	waited = true
 	for i := range outcomes {
 		blocked, ok := errors.AsType[*BlockedError](outcomes[i].Result.Err)
 		if outcomes[i].Err != nil || !ok {
 			continue
 		}
-		if places = append(places, i); first == nil {
+		if places, waited = append(places, i), waited && blocked.Waited; first == nil {
 			first = blocked
 		}
 	}
-	return places, first
+	return places, first, waited
 }
 
 // The types of a command are public, because packages saga and multidraw take commands too.

@@ -246,6 +246,27 @@ func TestListsWaitInTheirOrder(t *testing.T) {
 	}
 }
 
+// TestAListWaitsOnceForATable: a list whose transaction has waited in vain, as for a table, is given up without another one that would.
+func TestAListWaitsOnceForATable(t *testing.T) {
+	t.Parallel()
+	tries := 0
+	outcomes := command.ExecuteAll(t.Context(), make([]command.Command[string], 2), func(list []command.Command[string]) func() []command.Listed {
+		tries++
+		return func() []command.Listed {
+			blocked := command.Answer{Err: &command.BlockedError{Row: "a table", Waited: true, Wait: func(context.Context) error { return errRetry }}}
+			return []command.Listed{{Result: blocked}, {Result: blocked}}
+		}
+	})()
+	if tries != 1 {
+		t.Errorf("%d transactions waited for the table", tries)
+	}
+	for _, o := range outcomes {
+		if !errors.Is(o.Err, command.ErrNotApplied) || !errors.Is(o.Err, command.ErrUnavailable) {
+			t.Errorf("a command that needs the table: %v", o.Err)
+		}
+	}
+}
+
 // TestGivenUpAmongRepeats: a command that is given up says that it was not applied unless a record of its key may be under way, or that
 // can't be learned.
 func TestGivenUpAmongRepeats(t *testing.T) {

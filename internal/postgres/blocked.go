@@ -404,7 +404,7 @@ func lockedOut(err error, recorded func(context.Context, []idempotency.ID) ([]id
 	if !isLockTimeout(err) {
 		return err
 	}
-	return &command.BlockedError{Row: "a table or a row of it", Wait: func(context.Context) error { return errLockedOut }, Recorded: recorded}
+	return &command.BlockedError{Row: "a table or a row of it", Waited: true, Wait: func(context.Context) error { return errLockedOut }, Recorded: recorded}
 }
 
 // isLockTimeout reports whether a lock was not had in time.
