@@ -205,7 +205,8 @@ func (observer) Transaction(string, int, time.Duration, string) {}
 func (observer) Retry(string, string) {}
 
 // Blocked implements [postgres.Observer].
-func (observer) Blocked(int, int) {}
+func (observer) Blocked(int, int)  {}
+func (observer) BlockedTables(int) {}
 
 // MetOldPrimary implements [postgres.Observer].
 func (observer) MetOldPrimary(bool) {}

@@ -131,6 +131,7 @@ type blockedRows struct {
 	rows    map[blockedRow]chan struct{} // closed when the row is free
 	turns   map[blockedRow]chan struct{} // closed when the transaction that has its turn on the row has ended
 	waiting int                          // commands
+	tables  lockedTables
 	probing bool
 	ctx     context.Context // ends when the database is closed
 	stop    context.CancelFunc
@@ -169,12 +170,17 @@ func (b *blockedRows) add(kind rowKind, id string) *command.BlockedError {
 		free = make(chan struct{})
 		b.rows[row] = free
 		b.report()
-		if !b.probing && b.ctx.Err() == nil {
-			b.probing = true
-			b.probers.Go(b.probe)
-		}
+		b.watch()
 	}
 	return b.reason(row, free)
+}
+
+// watch has the goroutine that looks run. The caller holds the mutex.
+func (b *blockedRows) watch() {
+	if !b.probing && b.ctx.Err() == nil {
+		b.probing = true
+		b.probers.Go(b.probe)
+	}
 }
 
 func (b *blockedRows) reason(row blockedRow, free <-chan struct{}) *command.BlockedError {
@@ -280,8 +286,9 @@ func (b *blockedRows) probe() {
 		for kind := range probes {
 			b.release(kind, b.free(kind))
 		}
+		b.lookAtTables()
 		b.mu.Lock()
-		done := len(b.rows) == 0
+		done := len(b.rows) == 0 && b.tables.met.IsZero()
 		b.probing = !done
 		b.mu.Unlock()
 		if done {

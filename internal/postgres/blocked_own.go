@@ -32,6 +32,7 @@ func (db *DB) runOn(ctx context.Context, name string, rows []blockedRow, fn func
 		tx.(*lockingTx).Open(waitBriefly) //nolint:errcheck // It is one.
 		err := fn(ctx, tx)
 		if isLockTimeout(err) {
+			db.blocked.meet()
 			return db.blocked.note(rows)
 		}
 		return err

@@ -94,6 +94,8 @@ type Observer interface {
 	speculation.Observer
 	// Blocked is called when the number of rows that others have locked changes, or that of the commands that wait for them.
 	Blocked(rows, commands int)
+	// BlockedTables is called when a look has found how many tables others keep locked, or rows there, that transactions here have met.
+	BlockedTables(tables int)
 	// MetOldPrimary is called when a connection leads to a primary on an older timeline than the last one: it was refused, or it
 	// committed and is the primary again.
 	MetOldPrimary(refused bool)

@@ -48,7 +48,7 @@ func NewLog(db *DB) (*Log, error) {
 		return nil, fmt.Errorf("postgres: log: %w", err)
 	}
 	own := &DB{
-		pool: pool, logger: db.logger, presence: db.presence, spec: db.spec, reads: reads{pool: pool, presence: db.presence},
+		pool: pool, logger: db.logger, presence: db.presence, spec: db.spec, reads: reads{pool: pool, presence: db.presence}, blocked: db.blocked,
 		runner: pgkit.Runner{Pool: pool, Presence: db.presence, Logger: db.logger},
 	}
 	return &Log{db: own, lottery: &Lottery{db: own}, auctions: &Auctions{db: own}, draws: NewMultidraws(own)}, nil

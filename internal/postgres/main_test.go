@@ -123,6 +123,7 @@ type recorder struct {
 	reasons  []string
 	outcomes []string
 	attempts []int
+	tables   int
 }
 
 func (r *recorder) Transaction(_ string, attempts int, _ time.Duration, outcome string) {
@@ -141,6 +142,18 @@ func (r *recorder) Fallback(_, reason string) {
 }
 
 func (r *recorder) Blocked(int, int) {}
+
+func (r *recorder) BlockedTables(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tables = n
+}
+
+func (r *recorder) blockedTables() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tables
+}
 
 func (r *recorder) MetOldPrimary(refused bool) {
 	r.Fallback("", fmt.Sprint("old primary, refused: ", refused))

@@ -161,7 +161,8 @@ func (f *fallbacks) Retry(name, reason string) { f.count(name + " run again: " +
 func (f *fallbacks) Fallback(name, reason string) { f.count(name + " not speculative: " + reason) }
 
 // Blocked says nothing of the fast path.
-func (f *fallbacks) Blocked(int, int) {}
+func (f *fallbacks) Blocked(int, int)  {}
+func (f *fallbacks) BlockedTables(int) {}
 
 func (f *fallbacks) MetOldPrimary(bool) {}
 

@@ -52,8 +52,11 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 			locked = time.Time{}
 		case locked.IsZero():
 			locked = begun
-		case time.Since(locked) >= command.BlockedFor:
-			return lockedOut(err, db.recorded)
+		default:
+			db.blocked.meet()
+			if time.Since(locked) >= command.BlockedFor {
+				return lockedOut(err, db.recorded)
+			}
 		}
 		return err
 	})

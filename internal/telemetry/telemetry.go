@@ -82,7 +82,7 @@ type Transactions struct {
 	duration                *prometheus.HistogramVec
 	outcomes, retries, fell *prometheus.CounterVec
 	oldPrimary              *prometheus.CounterVec
-	rows, waiting           prometheus.Gauge
+	rows, tables, waiting   prometheus.Gauge
 	known                   sync.Map // of the names whose outcomes are all there
 }
 
@@ -97,6 +97,7 @@ func NewTransactions(r prometheus.Registerer) *Transactions {
 		fell:       m.counters("transaction_fallbacks_total", "Transactions that were not committed on the fast path, by reason.", "transaction", "reason"),
 		rows:       m.gauge("blocked_rows", "Rows, such as accounts and locks, that commands need and somebody else has locked."),
 		waiting:    m.gauge("blocked_commands", "Commands that wait, each by itself, for rows that somebody else has locked: those of fairlead_blocked_rows."),
+		tables:     m.gauge("blocked_tables", "Tables that another session has kept locked, or rows there, for longer than 5 s; 0 where no transaction has waited in vain lately."),
 	}
 	for _, refused := range []bool{true, false} {
 		t.oldPrimary.WithLabelValues(oldPrimaryOutcome(refused))
@@ -136,6 +137,9 @@ func (t *Transactions) Blocked(rows, commands int) {
 	t.rows.Set(float64(rows))
 	t.waiting.Set(float64(commands))
 }
+
+// BlockedTables implements the observer of the database.
+func (t *Transactions) BlockedTables(tables int) { t.tables.Set(float64(tables)) }
 
 // Retry implements the observer of the database.
 func (t *Transactions) Retry(name, reason string) { t.retries.WithLabelValues(name, reason).Inc() }

@@ -110,6 +110,7 @@ func TestTransactions(t *testing.T) {
 	tx.Retry("ledger", "commit_unknown")
 	tx.Fallback("auction", "stale")
 	tx.Blocked(2, 30)
+	tx.BlockedTables(3)
 	tx.MetOldPrimary(true)
 	tx.Transaction("ledger", 3, 2*time.Second, "committed")
 	tx.Transaction("lottery", 1, time.Second, "failed")
@@ -119,6 +120,7 @@ func TestTransactions(t *testing.T) {
 		`fairlead_transactions_total{outcome="committed",transaction="ledger"}`:            {value: 1},
 		`fairlead_transaction_fallbacks_total{reason="stale",transaction="auction"}`:       {value: 1},
 		`fairlead_blocked_rows`:                                       {value: 2},
+		`fairlead_blocked_tables`:                                     {value: 3},
 		`fairlead_blocked_commands`:                                   {value: 30},
 		`fairlead_old_primary_connections_total{outcome="refused"}`:   {value: 1},
 		`fairlead_old_primary_connections_total{outcome="committed"}`: {},
