@@ -125,6 +125,18 @@ func (d *diagnosis) add(f postgres.Finding) {
 	d.Healthy = d.Healthy && !f.Fatal
 }
 
+// unread is find for what can't be read, and says where that is because another session keeps a table locked: there is another check for who does.
+func (d *diagnosis) unread(check string, err error, what string) {
+	if locked(err) {
+		d.add(postgres.Unread(check, what))
+		return
+	}
+	d.find(check, true, remedyFor(operator.UnreadyDatabase), what+": %v", err)
+}
+
+// locked reports whether the database, or the server, has said that another session keeps a table locked.
+func locked(err error) bool { return postgres.Locked(err) || client.CodeOf(err) == "row_locked" }
+
 // look notes what is looked at from here on.
 func (d *diagnosis) look(checks ...string) { d.Checked = append(d.Checked, checks...) }
 
@@ -183,55 +195,70 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	}
 	findings, err := db.Check(ctx)
 	if err != nil {
-		d.find("database", true, remedyFor(operator.UnreadyDatabase), "its settings can't be read: %v", err)
+		d.unread("database", err, "its settings can't be read")
 		return nil
 	}
 	blocked, err := db.Blocked(ctx)
 	if err != nil {
-		d.find("blocked", true, remedyFor(operator.UnreadyDatabase), "the sessions that block others can't be read: %v", err)
+		d.unread("blocked", err, "the sessions that block others can't be read")
 	}
 	snapshots, err := db.OldSnapshots(ctx)
 	if err != nil {
-		d.find("snapshots", true, remedyFor(operator.UnreadyDatabase), "the sessions with old snapshots can't be read: %v", err)
+		d.unread("snapshots", err, "the sessions with old snapshots can't be read")
 	}
 	d.look(append(postgres.Checks, "blocked", "snapshots")...)
 	for _, f := range slices.Concat(findings, unconfirmed, blocked, snapshots) {
 		d.add(f)
 	}
 	if d.Settings, err = db.Settings(ctx); err != nil {
-		d.find("database", true, remedyFor(operator.UnreadyDatabase), "its settings can't be read: %v", err)
+		d.unread("database", err, "its settings can't be read")
 		return nil
 	}
-	if d.Migrations, err = postgres.MigrationStatus(ctx, url); err != nil {
-		d.find("schema", true, remedyFor(operator.UnreadyDatabase), "it can't be read: %v", err)
-		return nil
-	}
-	d.look("schema")
-	for _, m := range d.Migrations {
-		if m.AppliedAt == nil {
-			d.find("schema", true, "run fairlead migrate up", "migration %d is pending", m.Version)
-			return nil
-		}
-	}
-	stands, err := db.SchemaRange(ctx)
-	if err != nil {
+	if ready, err := d.examineSchema(ctx, db, url); err != nil || !ready {
 		return err
 	}
-	if d.Schema = &stands; stands.Oldest > stands.Newest {
-		d.find("schema", true, "install the newer version of fairlead", "the schema serves versions that know step %d and later, and this one knows steps up to %d",
-			stands.Oldest, stands.Newest)
-	}
 	losses, err := db.Losses(ctx)
-	if err != nil {
+	if err != nil && !postgres.Locked(err) {
 		return err
 	}
 	d.look("history")
+	if err != nil {
+		d.unread("history", err, "what servers have found to be lost can't be read")
+	}
 	for i := range losses {
 		d.find("history", true, "see docs/operations/restores.md, and then run fairlead doctor --accept-history", "%s", losses[i].String())
 	}
 	examineLog(ctx, d, db)
 	t.examineWork(ctx, d)
 	return t.examineBooks(cmd, d)
+}
+
+// examineSchema reports whether the schema has what the checks after it read, as far as it can be told.
+func (d *diagnosis) examineSchema(ctx context.Context, db *postgres.DB, url string) (ready bool, err error) {
+	d.look("schema")
+	if d.Migrations, err = postgres.MigrationStatus(ctx, url); err != nil {
+		d.unread("schema", err, "it can't be read")
+		return postgres.Locked(err), nil
+	}
+	for _, m := range d.Migrations {
+		if m.AppliedAt == nil {
+			d.find("schema", true, "run fairlead migrate up", "migration %d is pending", m.Version)
+			return false, nil
+		}
+	}
+	stands, err := db.SchemaRange(ctx)
+	switch {
+	case postgres.Locked(err):
+		d.unread("schema", err, "which versions of fairlead it serves can't be read")
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	if d.Schema = &stands; stands.Oldest > stands.Newest {
+		d.find("schema", true, "install the newer version of fairlead", "the schema serves versions that know step %d and later, and this one knows steps up to %d",
+			stands.Oldest, stands.Newest)
+	}
+	return true, nil
 }
 
 // logCheckFor bounds the comparison of the public log with the tables; fairlead integrity compares all of it.
@@ -243,7 +270,7 @@ func examineLog(ctx context.Context, d *diagnosis, db *postgres.DB) {
 	c, err := db.CheckLog(ctx, logCheckFor)
 	switch {
 	case err != nil:
-		d.find("log", true, remedyFor(operator.UnreadyDatabase), "the public log can't be compared with the tables: %v", err)
+		d.unread("log", err, "the public log can't be compared with the tables")
 	case c.Difference != "":
 		d.find("log", true, "find out who has changed the database by hand: docs/operations/runbook.md, \"The public log and the tables disagree\"", "%s", c.Difference)
 	case c.Refused != "":
@@ -262,7 +289,11 @@ func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 		return books.Integrity(ctx)
 	})
 	d.look("integrity")
-	if err != nil {
+	switch {
+	case locked(err):
+		d.unread("integrity", err, "the books can't be checked")
+		return nil
+	case err != nil:
 		d.find("integrity", true, "give an admin, service or reader key, or see why the server or database does not answer", "the books can't be checked: %v", err)
 		return nil
 	}

@@ -37,6 +37,10 @@ func (t *target) examineWork(ctx context.Context, d *diagnosis) {
 		ask = t.unfinishedOnServer
 	}
 	u, err := ask(ctx)
+	if locked(err) {
+		d.unread("operations", err, "sagas, publications, draws and multi-draws were not checked")
+		return
+	}
 	if err != nil {
 		refused := client.CodeOf(err) == "forbidden" // A service key may not see everything, which is no fault of the server's.
 		d.find("operations", !refused, "give an admin or reader key in "+keyVariable+", or see why the server or database does not answer",

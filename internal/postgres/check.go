@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
@@ -15,6 +17,20 @@ type Finding struct {
 	Fatal   bool   `json:"fatal"` // a guarantee would be a lie on this database
 	Message string `json:"message"`
 	Remedy  string `json:"remedy"` // what to do about it
+}
+
+// Locked reports whether something can't be read because another session keeps a table locked.
+func Locked(err error) bool {
+	_, blocked := errors.AsType[*command.BlockedError](err)
+	return blocked || isLockTimeout(err)
+}
+
+// Unread is the finding of a check that could not look, because another session keeps a table locked. [DB.Blocked] names that session.
+func Unread(check, what string) Finding {
+	return Finding{
+		Check: check, Fatal: true, Message: what + ": another session keeps a table locked that it takes",
+		Remedy: `end that session, which fairlead doctor --database-url names under "blocked" once it has lasted for 5 s`,
+	}
 }
 
 // Checks are what [DB.Check] looks at.
@@ -110,7 +126,11 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	}
 	var history []finding
 	if db.engine.Has(pgkit.Partitions) {
-		if history, err = checkPartitions(ctx, conn.Conn()); err != nil {
+		history, err = checkPartitions(ctx, conn.Conn())
+		switch {
+		case isLockTimeout(err):
+			findings = append(findings, Unread("partitions", "the tables of the history were not looked at"))
+		case err != nil:
 			return nil, fmt.Errorf("postgres: check: %w", readError(err))
 		}
 	}

@@ -373,7 +373,15 @@ func appliedAt(ctx context.Context, db *sql.DB) (map[int64]time.Time, error) {
 	if err := db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&there); err != nil || !there {
 		return nil, err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT version_id, tstamp FROM goose_db_version WHERE is_applied`)
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, `SELECT set_config('lock_timeout', $1, true)`, lockTimeout); err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT version_id, tstamp FROM goose_db_version WHERE is_applied`)
 	if err != nil {
 		return nil, err
 	}
