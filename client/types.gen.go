@@ -770,11 +770,17 @@ type Backlog struct {
 	OldestDrawing time.Time `json:"oldest_drawing"`
 
 	// OldestDue RFC 3339, UTC, microseconds
-	OldestDue           time.Time `json:"oldest_due"`
-	PublicationsDue     int64     `json:"publications_due"`
-	PublicationsFailed  int64     `json:"publications_failed"`
-	PublicationsRunning int64     `json:"publications_running"`
-	SagasPending        int64     `json:"sagas_pending"`
+	OldestDue          time.Time `json:"oldest_due"`
+	PublicationsDue    int64     `json:"publications_due"`
+	PublicationsFailed int64     `json:"publications_failed"`
+
+	// PublicationsLate of those due, for longer than a minute, although their targets are neither paused nor slowed down
+	PublicationsLate    int64 `json:"publications_late"`
+	PublicationsRunning int64 `json:"publications_running"`
+
+	// RoundsOverdue auctions' rounds that were over 10 s ago and are not closed
+	RoundsOverdue int64 `json:"rounds_overdue"`
+	SagasPending  int64 `json:"sagas_pending"`
 
 	// SagasStuck of them, the stuck ones
 	SagasStuck       int64 `json:"sagas_stuck"`

@@ -320,6 +320,12 @@ func (s *scene) gauge(name string, want int) {
 // metric reports whether /metrics has that line.
 func (s *scene) metric(line string) bool {
 	s.t.Helper()
+	return strings.Contains(s.metrics(), line)
+}
+
+// metrics reads /metrics.
+func (s *scene) metrics() string {
+	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+"/metrics", nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -333,7 +339,7 @@ func (s *scene) metric(line string) bool {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return strings.Contains(string(text), line)
+	return string(text)
 }
 
 // rescuesAutomation ends a rule that should not fire any more.

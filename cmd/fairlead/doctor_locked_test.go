@@ -31,10 +31,10 @@ func TestDoctorWhileTablesAreLocked(t *testing.T) {
 		{
 			"goose_db_version publications log_state", "ACCESS EXCLUSIVE",
 			[]string{
-				"WRONG: schema: it can't be read" + reason, "WRONG: operations: sagas, publications, draws and multi-draws were not checked" + reason,
+				"WRONG: schema: it can't be read" + reason, "WRONG: operations: sagas, publications, rounds, draws and multi-draws were not checked" + reason,
 				"WRONG: log: the public log can't be compared with the tables" + reason, "ok: fsync: ", "ok: partitions: ", "ok: history: ", "ok: integrity: ",
 			},
-			[]string{"ok: ready: ", "WRONG: operations: sagas, publications, draws and multi-draws were not checked" + reason, "ok: integrity: "},
+			[]string{"ok: ready: ", "WRONG: operations: sagas, publications, rounds, draws and multi-draws were not checked" + reason, "ok: integrity: "},
 		},
 		// Nobody waits for a lock that stops only writers when the doctor looks.
 		{"purchases_first auction_standing", "SHARE", []string{"ok: partitions: ", "ok: integrity: "}, []string{"ok: ready: "}},

@@ -111,7 +111,7 @@ func TestDoctorFindsWhatDoesNotGetOn(t *testing.T) {
 	s.one(`UPDATE publications SET status = 'cancelled' WHERE id = $1 AND status = 'failed'`, publication)
 	s.call("POST", "/v1/multidraws/"+multidraw+"/rollback", nil)
 	t.Setenv(keyVariable, s.serviceKey())
-	if out, err := execute(t, asks["server"]...); err != nil || !strings.Contains(out, "warning: operations: sagas, publications, draws and multi-draws were not checked") {
+	if out, err := execute(t, asks["server"]...); err != nil || !strings.Contains(out, "warning: operations: sagas, publications, rounds, draws and multi-draws were not checked") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Setenv(keyVariable, s.key)

@@ -38,16 +38,16 @@ func (t *target) examineWork(ctx context.Context, d *diagnosis) {
 	}
 	u, err := ask(ctx)
 	if locked(err) {
-		d.unread("operations", err, "sagas, publications, draws and multi-draws were not checked")
+		d.unread("operations", err, "sagas, publications, rounds, draws and multi-draws were not checked")
 		return
 	}
 	if err != nil {
 		refused := client.CodeOf(err) == "forbidden" // A service key may not see everything, which is no fault of the server's.
 		d.find("operations", !refused, "give an admin or reader key in "+keyVariable+", or see why the server or database does not answer",
-			"sagas, publications, draws and multi-draws were not checked: %v", err)
+			"sagas, publications, rounds, draws and multi-draws were not checked: %v", err)
 		return
 	}
-	d.look("sagas", "publications", "draws", "multidraws")
+	d.look("sagas", "publications", "rounds", "draws", "multidraws")
 	u.examine(d)
 }
 
@@ -60,6 +60,14 @@ func (u *unfinished) examine(d *diagnosis) {
 	if n := u.backlog.PublicationsFailed; n > 0 {
 		d.find("publications", false, "read why with GET /v1/publications?status=failed and GET /v1/publications/ID/attempts, mend the target, and then "+
 			"POST /v1/publications/ID/retry; the console has a button", "%s", count(n, "publication has failed for good, and is not tried again", "publications have failed for good, and are not tried again"))
+	}
+	if n := u.backlog.PublicationsLate; n > 0 {
+		d.find("publications", false, "add servers or places if fairlead_publish_running is at its most; else end the session that has locked them: docs/operations/runbook.md, FairleadPublicationsLate",
+			"%s due for more than a minute and not claimed, although their targets are neither paused nor slowed down", count(n, "publication is", "publications are"))
+	}
+	if n := u.backlog.RoundsOverdue; n > 0 {
+		d.find("rounds", true, "read the leader's log, which names the cause, and end the session that has locked what their close needs: docs/operations/runbook.md, FairleadRoundLate",
+			"%s over for more than 10 s and not closed", count(n, "auction's round is", "auctions' rounds are"))
 	}
 	if n := u.backlog.DrawsDelayed; n > 0 {
 		d.find("draws", true, "see that the server runs and reaches the relays of --beacon-relays: it tries again by itself. GET /v1/campaigns/ID has the cause in "+
@@ -128,7 +136,7 @@ func (t *target) unfinishedInDatabase(ctx context.Context) (*unfinished, error) 
 	if err != nil {
 		return nil, err
 	}
-	u := &unfinished{backlog: topBacklog{PublicationsFailed: b.PublicationsFailed, DrawsDelayed: b.DrawsDelayed, MultidrawsStopped: b.MultidrawsStopped}}
+	u := &unfinished{backlog: topBacklog{PublicationsFailed: b.PublicationsFailed, PublicationsLate: b.PublicationsLate, RoundsOverdue: b.RoundsOverdue, DrawsDelayed: b.DrawsDelayed, MultidrawsStopped: b.MultidrawsStopped}}
 	for _, s := range stuck {
 		u.stuck = append(u.stuck, stuckSaga{id: s.ID.String(), name: s.Name, lastError: s.LastError, attempts: s.Attempts})
 	}

@@ -44,7 +44,9 @@ type topBacklog struct {
 	CampaignsDrawing    int `json:"campaigns_drawing"`
 	DrawsDelayed        int `json:"draws_delayed"`
 	AuctionsActive      int `json:"auctions_active"`
+	RoundsOverdue       int `json:"rounds_overdue"`
 	PublicationsDue     int `json:"publications_due"`
+	PublicationsLate    int `json:"publications_late"`
 	PublicationsRunning int `json:"publications_running"`
 	PublicationsFailed  int `json:"publications_failed"`
 	TransfersPending    int `json:"transfers_pending"`

@@ -210,7 +210,7 @@ func TestTopFitsSixtyColumns(t *testing.T) {
 	f.Lanes = []top.LaneView{{
 		Service: "multidraws-and-more", Commands: 123_456, BatchMean: 4096, Commit: top.Quantiles{P99: 99.9}, Wait: top.Quantiles{P99: 0.999}, Queue: 4096, Refused: 123_456, Failures: 1,
 	}}
-	f.Backlog = topBacklog{1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000}
+	f.Backlog = topBacklog{1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000}
 	s := &screen.Screen{TTY: true}
 	for _, width := range []int{minTopWidth, 100} {
 		page := f.page(s, "https://fairlead."+long, 100*time.Millisecond, width)

@@ -154,7 +154,9 @@ type Backlog struct {
 	CampaignsActive, CampaignsDrawing     int
 	DrawsDelayed                          int // of the campaigns that are drawing
 	AuctionsActive                        int
+	RoundsOverdue                         int // of active auctions, over for longer than their closing takes
 	PublicationsDue, PublicationsRunning  int
+	PublicationsLate                      int // of those due, for longer than a minute, although their targets are neither paused nor slowed
 	PublicationsFailed                    int
 	LocksHeld, LocksWaited                int
 	TransfersPending, SagasPending        int

@@ -193,10 +193,12 @@ type backlogView struct {
 	OldestDrawing       *timestamp `json:"oldest_drawing" doc:"since when the oldest of them is drawing"`
 	DrawsDelayed        int        `json:"draws_delayed" doc:"campaigns that are drawing, and whose draw should have been there 10 s ago"`
 	AuctionsActive      int        `json:"auctions_active"`
+	RoundsOverdue       int        `json:"rounds_overdue" doc:"auctions' rounds that were over 10 s ago and are not closed"`
 	PublicationsDue     int        `json:"publications_due"`
 	OldestDue           *timestamp `json:"oldest_due"`
 	PublicationsRunning int        `json:"publications_running"`
 	OldestClaim         *timestamp `json:"oldest_claim" doc:"the last sign of life of the oldest claim"`
+	PublicationsLate    int        `json:"publications_late" doc:"of those due, for longer than a minute, although their targets are neither paused nor slowed down"`
 	PublicationsFailed  int        `json:"publications_failed"`
 	LocksHeld           int        `json:"locks_held"`
 	LocksWaited         int        `json:"locks_waited" doc:"requests that wait"`

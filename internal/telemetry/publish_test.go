@@ -46,7 +46,7 @@ func TestPublications(t *testing.T) {
 	p := telemetry.NewPublications[publish.AttemptResult, publish.Outcome](r)
 	attempts := func(result string) string { return `fairlead_publish_attempts_total{result="` + result + `"}` }
 	want := map[string]sample{attempts("published"): {}, attempts("failed"): {}, attempts("refused"): {}}
-	for _, n := range []string{"claims_total", "claim_duration_seconds", "late_seconds", "send_duration_seconds", "running", "stale_claims_total", "firing_late_seconds"} {
+	for _, n := range []string{"claims_total", "claim_duration_seconds", "late_seconds", "send_duration_seconds", "running", "overdue_seconds", "stale_claims_total", "firing_late_seconds"} {
 		want["fairlead_publish_"+n] = sample{}
 	}
 	for _, outcome := range []string{"scheduled", "no_draft", "quota_reached"} {
@@ -59,6 +59,8 @@ func TestPublications(t *testing.T) {
 	p.Recorded(target, publish.ResultRefused)
 	p.Running(2)
 	p.Released(4)
+	p.Overdue(time.Minute)
+	want["fairlead_publish_overdue_seconds"] = sample{value: 60}
 	p.Fired(publish.OutcomeNoDraft, 250*time.Millisecond)
 	want[`fairlead_publish_firings_total{outcome="no_draft"}`], want["fairlead_publish_firing_late_seconds"] = sample{value: 1}, sample{value: 1, sum: 0.25}
 	want["fairlead_publish_claims_total"], want["fairlead_publish_claim_duration_seconds"] = sample{value: 3}, sample{value: 1, sum: 1}

@@ -68,7 +68,7 @@ type Publications[Result, Outcome ~string] struct {
 	claimed, released           prometheus.Counter
 	claim, late, took, fireLate prometheus.Histogram
 	answers                     *prometheus.CounterVec
-	running                     prometheus.Gauge
+	running, overdue            prometheus.Gauge
 	results                     map[Result]prometheus.Counter
 	targets                     *lockmetrics.Table[map[Result]prometheus.Counter]
 	firings                     map[Outcome]prometheus.Counter
@@ -92,6 +92,7 @@ func NewPublications[Result, Outcome ~string](r prometheus.Registerer) *Publicat
 		answers:  m.counters("answers_total", "Answers of targets by status; 0: there was none.", "status"),
 		results:  map[Result]prometheus.Counter{},
 		running:  m.gauge("running", "Attempts under way."),
+		overdue:  m.gauge("overdue_seconds", "For how long the publication is due that has waited longest, of those that this process could send and can't claim; 0: none does."),
 		released: m.counter("stale_claims_total", "Stale claims released, each an attempt that was lost."),
 		firings:  map[Outcome]prometheus.Counter{},
 		fireLate: m.histogram("firing_late_seconds", "How late automations fired.", late),
@@ -137,6 +138,9 @@ func (p *Publications[Result, Outcome]) Running(n int) { p.running.Set(float64(n
 
 // Released implements the observer of workers.
 func (p *Publications[Result, Outcome]) Released(n int) { p.released.Add(float64(n)) }
+
+// Overdue implements the observer of workers.
+func (p *Publications[Result, Outcome]) Overdue(d time.Duration) { p.overdue.Set(d.Seconds()) }
 
 // Fired implements the observer of automations.
 func (p *Publications[Result, Outcome]) Fired(outcome Outcome, late time.Duration) {

@@ -302,7 +302,11 @@ export interface Backlog {
   oldest_due: string | null;
   publications_due: number;
   publications_failed: number;
+  /** of those due, for longer than a minute, although their targets are neither paused nor slowed down */
+  publications_late: number;
   publications_running: number;
+  /** auctions' rounds that were over 10 s ago and are not closed */
+  rounds_overdue: number;
   sagas_pending: number;
   /** of them, the stuck ones */
   sagas_stuck: number;

@@ -50,6 +50,8 @@ type Observer interface {
 	Running(n int)
 	// Released reports stale claims that were released.
 	Released(n int)
+	// Overdue reports for how long the publication is due that has waited longest although there is a place for it; 0: none does.
+	Overdue(d time.Duration)
 	// Fired reports a firing of an automation, and how late it was.
 	Fired(outcome Outcome, late time.Duration)
 }
@@ -163,6 +165,7 @@ func (w *Worker) Run(ctx context.Context) {
 
 // loop claims again and again, until ctx ends.
 func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
+	defer w.o.Observer.Overdue(0) // From here on others see it.
 	for ctx.Err() == nil {
 		w.plan(time.Time{}) // From here on it needn't be woken: it is about to look, or will find the signal.
 		free := w.free()
@@ -200,6 +203,9 @@ func (w *Worker) nextLook(ctx context.Context, free Slots) (time.Duration, error
 	// What is scheduled from here on wakes the worker if it is early enough, and it may be as early as now.
 	w.plan(time.Now().Add(poll))
 	in, ok, err := w.o.Queue.NextDue(ctx, free)
+	if err == nil {
+		w.o.Observer.Overdue(max(-in, 0)) // What was due has just been claimed, unless somebody has locked it.
+	}
 	if err != nil || !ok {
 		return poll, err
 	}
@@ -432,4 +438,5 @@ func (nobody) Attempted(time.Duration, time.Duration, int) {}
 func (nobody) Recorded(uuid.UUID, AttemptResult)           {}
 func (nobody) Running(int)                                 {}
 func (nobody) Released(int)                                {}
+func (nobody) Overdue(time.Duration)                       {}
 func (nobody) Fired(Outcome, time.Duration)                {}

@@ -370,7 +370,11 @@ class Backlog:
     oldest_due: datetime | None
     publications_due: int
     publications_failed: int
+    #: of those due, for longer than a minute, although their targets are neither paused nor slowed down
+    publications_late: int
     publications_running: int
+    #: auctions' rounds that were over 10 s ago and are not closed
+    rounds_overdue: int
     sagas_pending: int
     #: of them, the stuck ones
     sagas_stuck: int
