@@ -39,6 +39,9 @@ func TestDoctorWhileTablesAreLocked(t *testing.T) {
 		// Nobody waits for a lock that stops only writers when the doctor looks.
 		{"purchases_first auction_standing", "SHARE", []string{"ok: partitions: ", "ok: integrity: "}, []string{"ok: ready: "}},
 	} {
+		if !testwait.Torture() && strings.Contains(c.tables, "goose_db_version") {
+			continue // Each look at such tables takes seconds.
+		}
 		holder := pgtest.Connect(t, s.node.DatabaseURL())
 		_, err := holder.Exec(t.Context(), fmt.Sprintf("SET application_name = 'somebody'; BEGIN; LOCK TABLE %s IN %s MODE", strings.ReplaceAll(c.tables, " ", ", "), c.mode))
 		testwait.Must(t, err)

@@ -138,8 +138,9 @@ func (d *Operator) Backlog(ctx context.Context) (out operator.Backlog, err error
 		{&out.DrawsDelayed, `SELECT count(*) FROM (SELECT FROM campaigns AS c LEFT JOIN campaign_beacons AS b ON b.campaign = c.id
 			WHERE status = 'drawing' AND coalesce(due_at, draw_started_at) + interval '10 s' < clock_timestamp() LIMIT $1) AS c`},
 		{&out.AuctionsActive, `SELECT count(*) FROM (SELECT FROM auctions WHERE status = 'active' LIMIT $1) AS c`},
-		// 10 s: the leader closes rounds within milliseconds, and another one follows it within seconds.
-		{&out.RoundsOverdue, `SELECT count(*) FROM (SELECT FROM auction_rounds WHERE status = 'active' AND ends_at + interval '10 s' < clock_timestamp() LIMIT $1) AS c`},
+		// 10 s: the leader closes rounds within milliseconds, and another one follows it within seconds. Where no server is at work, as after a restore, none should.
+		{&out.RoundsOverdue, `SELECT count(*) FROM (SELECT FROM auction_rounds WHERE status = 'active' AND ends_at + interval '10 s' < clock_timestamp()
+			AND EXISTS (SELECT FROM servers WHERE at > clock_timestamp() - interval '10 s') LIMIT $1) AS c`},
 		{&out.PublicationsLate, `SELECT count(*) FROM (SELECT FROM targets AS t, LATERAL (SELECT FROM publications
 			WHERE target = t.id AND status = 'scheduled' AND due_at <= clock_timestamp() - interval '1 minute' LIMIT $1) AS p
 			WHERE t.paused_at IS NULL AND coalesce(t.resumed_at < clock_timestamp() - interval '1 minute', true) AND t.pace_interval = 0 AND t.refusals = 0
