@@ -39,7 +39,7 @@ func TestDoctorWhileTablesAreLocked(t *testing.T) {
 		// Nobody waits for a lock that stops only writers when the doctor looks.
 		{"purchases_first auction_standing", "SHARE", []string{"ok: partitions: ", "ok: integrity: "}, []string{"ok: ready: "}},
 	} {
-		if !testwait.Torture() && strings.Contains(c.tables, "goose_db_version") {
+		if !testwait.Torture() && !strings.Contains(c.tables, "archives") {
 			continue // Each look at such tables takes seconds.
 		}
 		holder := pgtest.Connect(t, s.node.DatabaseURL())
