@@ -152,6 +152,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	telemetry.ObservePools(registry, s.db.Pools)
 	telemetry.ObserveShared(registry, s.db.SharedTargets)
 	telemetry.ObserveAccounts(registry, s.db.RememberedAccounts)
+	telemetry.ObserveReads(registry, s.db.BlockedReads)
 	telemetry.ObserveEngine(registry, s.db.Missing())
 	if s.o.ReplicaURL != "" {
 		telemetry.ObserveReplica(registry, s.db.Replica)

@@ -27,15 +27,16 @@ const (
 			ended_at = $10, version = $11, revision = $12, chapter = $11::bigint >> 4
 		WHERE id = $1 AND chapter = (SELECT chapter FROM auctions WHERE id = $1 ORDER BY chapter DESC LIMIT 1) AND version = $2 AND revision = $3 AND leader_term <= $8 AND seq <= $7
 			AND status || '' IN ('pending', 'active') AND ($4 <> 'pending' OR status || '' = 'pending') RETURNING 1`
-	guardAuction = `SELECT 1 / (count(*) = $4::bigint)::integer FROM unnest($1::uuid[], $2::bigint[], $3::uuid[]) AS n (id, version, revision)` + newestAuction + `
+	guardAuction = `SELECT 1 / (count(*) = $4::bigint)::integer FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::uuid[]) AS n (id, version, revision)` + newestAuction + `
 		JOIN auctions AS a ON ` + sameAuction + ` AND a.version = n.version AND a.revision = n.revision`
 
 	// A chapter of an auction's row is its version without the last four bits: few enough versions to be passed over, and so many that few enter
 	// the indexes anew. newestAuction finds the chapter of an auction n.id: the highest, which is the first that a scan from the index's end meets. A scan for the id alone
 	// goes through all dead versions while somebody holds a snapshot that may see them (docs/adr/0061). sameAuction looks the row up by both; where
-	// another transaction has begun a chapter since, there is none.
-	newestAuction = ` CROSS JOIN LATERAL (SELECT chapter FROM auctions WHERE id = n.id ORDER BY chapter DESC LIMIT 1) AS newest`
-	sameAuction   = `a.id = ANY (ARRAY[n.id]) AND a.chapter = ANY (ARRAY[newest.chapter])`
+	// another transaction has begun a chapter since, there is none. "FROM (SELECT * FROM" goes before, and OFFSET 0 behind: else the planner may look for the id
+	// alone first, and compare the chapter then.
+	newestAuction = ` CROSS JOIN LATERAL (SELECT chapter FROM auctions WHERE id = n.id ORDER BY chapter DESC LIMIT 1) AS newest OFFSET 0) AS n`
+	sameAuction   = `a.id = ANY (ARRAY[n.id]) AND a.chapter = ANY (ARRAY[n.chapter])`
 
 	// A round that was closed stays so.
 	updateRound = `UPDATE auction_rounds SET status = $3, extensions = $4, started_at = $5, ends_at = $6, ended_at = $7

@@ -22,7 +22,7 @@ const closingMargin = 250 * time.Millisecond
 // time: what was decided holds until the instant valid_until.
 const raiseAuction = `WITH written AS (
 		UPDATE auctions AS a SET total_bids = n.total_bids, seq = n.seq, version = n.version, revision = n.revision, chapter = n.version >> 4
-		FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::timestamptz[])
+		FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::uuid[], $8::timestamptz[])
 			AS n (id, old_version, old_revision, total_bids, seq, version, revision, valid_until)` + newestAuction + `
 		WHERE ` + sameAuction + ` AND a.version = n.old_version AND a.revision = n.old_revision AND a.status || '' = 'active'
 			AND a.seq <= n.seq AND clock_timestamp() < n.valid_until RETURNING 1

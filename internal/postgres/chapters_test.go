@@ -69,6 +69,7 @@ func TestBidsBesideALongSnapshot(t *testing.T) {
 		args      []any
 	}{
 		{"read", selectAuction, []any{id}},
+		{"heads of streams", NewEvents(h.db, EventViews{}).topics[0].heads, []any{ids}},
 		{"lock", lockAuctionRow, []any{id}},
 		{"guard", guardAuction, []any{ids, versions, revisions, 1}},
 		{"raise", raiseAuction, []any{ids, versions, revisions, []int64{7}, []int64{seq}, []int64{version + 1}, revisions, []time.Time{time.Now().Add(time.Hour)}, 1}},

@@ -50,7 +50,8 @@ var _ live.Log = (*Events)(nil)
 func NewEvents(db *DB, views EventViews) *Events {
 	e := &Events{db: db, views: views}
 	e.topics = []topic{
-		{auction.TopicPrefix, `SELECT a.id, a.seq FROM unnest($1::uuid[]) AS n (id)` + newestAuction + ` JOIN auctions AS a ON ` + sameAuction, e.auctionEvents},
+		{auction.TopicPrefix, `SELECT n.id, a.seq FROM unnest($1::uuid[]) AS n (id)
+			CROSS JOIN LATERAL (SELECT seq FROM auctions WHERE id = n.id ORDER BY chapter DESC LIMIT 1) AS a`, e.auctionEvents},
 		// The draw counts as the event after the last sale. Sales are never taken back: a cancelled campaign's purchases keep their numbers.
 		{"campaign:", `SELECT c.id, c.sold_positions + (SELECT count(*) FROM draws WHERE campaign = c.id)
 			FROM campaigns AS c WHERE c.id = ANY ($1)`, e.campaignEvents},

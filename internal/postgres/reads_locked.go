@@ -124,8 +124,9 @@ func (l *lockedReads) freed(what string, r *lockedRead) {
 	}
 }
 
-// Waiting is how many reads wait for locks.
-func (l *lockedReads) Waiting() (n int) {
+// BlockedReads is how many reads wait for tables that others have locked.
+func (db *DB) BlockedReads() (n int) {
+	l := db.reads.locked
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.by {

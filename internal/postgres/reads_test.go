@@ -69,7 +69,7 @@ func TestReadsOfALockedTable(t *testing.T) {
 				ended <- err
 			}()
 		}
-		testwait.Eventually(t, patience, "all of them wait outside of connections", func() bool { return db.reads.locked.Waiting()+len(ended) == readers })
+		testwait.Eventually(t, patience, "all of them wait outside of connections", func() bool { return db.BlockedReads()+len(ended) == readers })
 	}
 	begin()
 	for range 20 {
@@ -94,7 +94,7 @@ func TestReadsOfALockedTable(t *testing.T) {
 			t.Errorf("a read when the table is free again: %v", err)
 		}
 	}
-	if n := db.reads.locked.Waiting(); n != 0 {
+	if n := db.BlockedReads(); n != 0 {
 		t.Errorf("%d reads wait for nothing", n)
 	}
 }
