@@ -109,6 +109,7 @@ func documentMetrics(t *testing.T) string {
 	telemetry.ObservePools(r, (&postgres.DB{}).Pools)
 	telemetry.ObserveShared(r, (&postgres.DB{}).SharedTargets)
 	telemetry.ObserveAccounts(r, func() (int, int64) { return 0, 0 })
+	telemetry.ObserveReads(r, func() int { return 0 })
 	telemetry.ObserveEngine(r, nil)
 	telemetry.ObserveReplica(r, (&postgres.DB{}).Replica)
 	telemetry.ObserveLive(r, live.New(live.Options{}))
