@@ -19,7 +19,7 @@ func TestDoctorFindsWhatNobodyCanTakeUp(t *testing.T) {
 	publication := s.newPublication("silent", true)
 	auction := s.newAuction("Late", "1h")
 	s.call("POST", "/v1/auctions/"+auction+"/start", nil)
-	// What waits for a paused target is as it should be.
+	// A publication whose target is paused is not late.
 	s.one(`UPDATE targets SET paused_at = now(), paused_reason = 'request' WHERE id = $1`, target)
 	s.one(`UPDATE publications SET due_at = now() - interval '90 s' WHERE id = $1`, publication)
 	asks := [][]string{{"doctor", "--url", s.url}, {"doctor", "--database-url", s.node.DatabaseURL()}}

@@ -102,13 +102,13 @@ func TestALockedTableIsSeen(t *testing.T) {
 		// The public log has connections of its own.
 		`SELECT FROM log_state FOR UPDATE`: {"log_state, or rows there,", aTermOfTheLog},
 	} {
+		if !testwait.Torture() && strings.HasPrefix(scene.mode, "the whole of ") && !strings.Contains(lock, "accounts") {
+			continue // One whole table is enough for the short form.
+		}
 		t.Run(lock, func(t *testing.T) {
 			t.Parallel()
 			if strings.Contains(lock, "_first") {
 				pgtest.Needs(t, pgkit.Partitions)
-			}
-			if !testwait.Torture() && strings.HasPrefix(scene.mode, "the whole of ") && !strings.Contains(lock, "accounts") {
-				t.Skip("one whole table is enough for the short form")
 			}
 			seen := &recorder{}
 			db, do := scene.command(t, seen)
