@@ -313,7 +313,7 @@ func ObserveAccounts(r prometheus.Registerer, remembered func() (accounts int, f
 
 // ObserveReads registers the metric of the reads that wait for locks.
 func ObserveReads(r prometheus.Registerer, blocked func() int) {
-	metricsOf(r, "fairlead_").gaugeFunc("blocked_reads", "Reads that wait for a table that somebody has locked against readers, for 5 s at most.", func() float64 { return float64(blocked()) })
+	metricsOf(r, "fairlead_").gaugeFunc("blocked_reads", "Reads that wait for a table that somebody has locked against readers.", func() float64 { return float64(blocked()) })
 }
 
 // SharedTarget is a target that several servers work on, and how often this one finds it changed, a second.
