@@ -12,7 +12,7 @@ if [ "$(golangci-lint version --short 2>/dev/null || :)" = "${version#v}" ]; the
 	lint=golangci-lint
 elif [ ! -x "$lint" ]; then
 	echo "lint: building golangci-lint $version into .tools/ ..."
-	GOBIN=${lint%/*} GOFLAGS= go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
+	GOBIN=${lint%/*} GOFLAGS= GOGC=400 go install "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$version"
 fi
 [ "${1:-}" != --install ] || exit 0
 

@@ -67,9 +67,10 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// group makes a verb that has only further verbs: without one of them it shows its help and fails.
+// group makes a verb that has only further verbs: without one of them it shows its help, as an error, and fails.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cmd.SetOut(cmd.ErrOrStderr())
 		if err := cmd.Help(); err != nil {
 			return err
 		}

@@ -236,9 +236,10 @@ func (f *topFrame) page(s *screen.Screen, url string, interval time.Duration, wi
 	q := f.Backlog
 	b.WriteString("\n")
 	line("campaigns", fmt.Sprintf("%d on sale", q.CampaignsActive), fmt.Sprintf("%d drawing", q.CampaignsDrawing), alarm(q.DrawsDelayed > 0, "%d late", q.DrawsDelayed))
-	line("waiting", fmt.Sprintf("auctions %d", q.AuctionsActive), fmt.Sprintf("transfers %d", q.TransfersPending))
+	line("auctions", fmt.Sprintf("%d under way", q.AuctionsActive), alarm(q.RoundsOverdue > 0, "%d rounds overdue", q.RoundsOverdue))
+	line("transfers", fmt.Sprintf("%d pending", q.TransfersPending))
 	line("sagas", fmt.Sprintf("%d pending", q.SagasPending), alarm(q.SagasStuck > 0, "%d stuck", q.SagasStuck))
-	line("publications", fmt.Sprintf("%d due", q.PublicationsDue), fmt.Sprintf("%d running", q.PublicationsRunning), alarm(q.PublicationsFailed > 0, "%d failed", q.PublicationsFailed))
+	line("publications", alarm(q.PublicationsLate > 0, "%d due", q.PublicationsDue), fmt.Sprintf("%d running", q.PublicationsRunning), alarm(q.PublicationsFailed > 0, "%d failed", q.PublicationsFailed))
 	line("multi-draws", fmt.Sprintf("%d running", q.MultidrawsRunning), alarm(q.MultidrawsStopped > 0, "%d interrupted", q.MultidrawsStopped))
 	line("done here", "bids "+figure(f.Bids)+"/s", "draws "+figure(f.Draws+f.Drawn)+"/s")
 	line("", "deliveries "+figure(f.Attempts)+"/s", "sagas ended "+figure(f.Sagas)+"/s")

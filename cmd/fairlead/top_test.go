@@ -220,7 +220,7 @@ func TestTopFitsSixtyColumns(t *testing.T) {
 			}
 		}
 		for _, want := range []string{
-			"123,456/s", "p99 99.9 s", "99d 23h", "23h 59m", "1000 late", "1000 stuck", "1000 failed", "12,345/s failed", "12,345/s deadlocks broken", "1000 interrupted", "term 123456",
+			"123,456/s", "p99 99.9 s", "99d 23h", "23h 59m", "1000 late", "1000 stuck", "1000 failed", "12,345/s failed", "12,345/s deadlocks broken", "1000 rounds overdue", "1000 interrupted", "term 123456",
 			"127.99 cores", "(q quits)", "  4096   123,456", "4,096", "100000 waiting",
 		} {
 			if !strings.Contains(page, want) {

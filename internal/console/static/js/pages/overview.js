@@ -108,6 +108,7 @@ export default async function overview(ctx) {
 function drawWaiting(element, b) {
   const rows = [
     ["Campaigns drawing", b.campaigns_drawing, "/console/campaigns?status=drawing", b.oldest_drawing, 60],
+    ["Auctions' rounds overdue", b.rounds_overdue, "/console/auctions?status=active", null, 0],
     ["Publications failed", b.publications_failed, "/console/publications?status=failed", null, 0],
     ["Publications due", b.publications_due, "/console/publications?status=scheduled", b.oldest_due, 60],
     ["Publications being sent", b.publications_running, "/console/publications?status=publishing", b.oldest_claim, 600],
