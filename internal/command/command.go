@@ -111,7 +111,7 @@ type Listed = groupcommit.Outcome[Answer]
 // ExecuteAll is [Execute] for a list of commands on one object, which are decided in its order: what stands behind a blocked command
 // waits with it. queue puts the first commands of a list on their lane and returns the function that waits for them, as
 // [groupcommit.Group.DoAll] does; the function that ExecuteAll returns waits for all and is to be called once. When the list has waited
-// for [BlockedFor], commands that are still blocked fail, and those behind them are decided.
+// for [BlockedFor], commands that are still blocked fail, and those behind them are decided, unless their transaction would wait for the same table.
 func ExecuteAll[Op any](ctx context.Context, list []Command[Op], queue func([]Command[Op]) (wait func() []Listed)) (wait func() []Listed) {
 	in := &idempotency.List{}
 	for i := range list {
@@ -130,22 +130,39 @@ func ExecuteAll[Op any](ctx context.Context, list []Command[Op], queue func([]Co
 		}
 		outcomes := first()
 		for done := 0; ; outcomes = append(outcomes, queue(list[done:])()...) {
-			settle(ctx, list[done:], outcomes[done:], queue, wait)
+			table := settle(ctx, list[done:], outcomes[done:], queue, wait)
 			if done = len(outcomes); done == len(list) {
 				return outcomes
+			}
+			if table != nil {
+				return append(outcomes, refuseRest(ctx, list[done:], table)...)
 			}
 		}
 	}
 }
 
+// refuseRest gives up the commands behind those whose transaction has waited for a table in vain.
+func refuseRest[Op any](ctx context.Context, rest []Command[Op], table *BlockedError) []Listed {
+	keys := make([]*idempotency.Request, len(rest))
+	for i := range rest {
+		keys[i] = rest[i].Key
+	}
+	failure, outcomes := table.giveUp(ctx, keys...), make([]Listed, len(rest))
+	for i := range rest {
+		outcomes[i].Err = failure(rest[i].Key, table)
+	}
+	return outcomes
+}
+
 // settle executes the commands of a part of a list again that were not decided, until all are. Where wait fails, those that are still
-// blocked are given up.
-func settle[Op any](ctx context.Context, part []Command[Op], outcomes []Listed, queue func([]Command[Op]) func() []Listed, wait func(*BlockedError) error) {
+// blocked are given up. So are those whose transaction has waited already; then table is why.
+func settle[Op any](ctx context.Context, part []Command[Op], outcomes []Listed, queue func([]Command[Op]) func() []Listed, wait func(*BlockedError) error,
+) (table *BlockedError) {
 	unsure := map[int]bool{} // the places whose command may have had an effect
 	for last := false; ; {
 		places, blocked, waited := undecided(outcomes)
 		if blocked == nil {
-			return
+			return nil
 		}
 		keys := make([]*idempotency.Request, len(places))
 		for i, at := range places {
@@ -157,7 +174,10 @@ func settle[Op any](ctx context.Context, part []Command[Op], outcomes []Listed, 
 			for _, at := range places {
 				outcomes[at] = Listed{Err: undone(failure(part[at].Key, outcomes[at].Result.Err), unsure[at])}
 			}
-			return
+			if waited {
+				table = blocked
+			}
+			return table
 		}
 		last = wait(blocked) != nil
 		again := make([]Command[Op], len(places))

@@ -249,20 +249,25 @@ func TestListsWaitInTheirOrder(t *testing.T) {
 // TestAListWaitsOnceForATable: a list whose transaction has waited in vain, as for a table, is given up without another one that would.
 func TestAListWaitsOnceForATable(t *testing.T) {
 	t.Parallel()
+	recorded := &idempotency.Request{ID: idempotency.ID{7}}
+	list := []command.Command[string]{{}, {}, {}, {Key: recorded}}
 	tries := 0
-	outcomes := command.ExecuteAll(t.Context(), make([]command.Command[string], 2), func(list []command.Command[string]) func() []command.Listed {
+	outcomes := command.ExecuteAll(t.Context(), list, func([]command.Command[string]) func() []command.Listed {
 		tries++
 		return func() []command.Listed {
-			blocked := command.Answer{Err: &command.BlockedError{Row: "a table", Waited: true, Wait: func(context.Context) error { return errRetry }}}
-			return []command.Listed{{Result: blocked}, {Result: blocked}}
+			blocked := command.Answer{Err: &command.BlockedError{
+				Row: "a table", Waited: true, Wait: func(context.Context) error { return errRetry },
+				Recorded: func(context.Context, []idempotency.ID) ([]idempotency.ID, error) { return []idempotency.ID{recorded.ID}, nil },
+			}}
+			return []command.Listed{{Result: blocked}, {Result: blocked}} // The others are too many for one batch.
 		}
 	})()
-	if tries != 1 {
-		t.Errorf("%d transactions waited for the table", tries)
+	if tries != 1 || len(outcomes) != len(list) {
+		t.Errorf("%d transactions waited for the table, and %d commands have outcomes", tries, len(outcomes))
 	}
-	for _, o := range outcomes {
-		if !errors.Is(o.Err, command.ErrNotApplied) || !errors.Is(o.Err, command.ErrUnavailable) {
-			t.Errorf("a command that needs the table: %v", o.Err)
+	for i, o := range outcomes {
+		if errors.Is(o.Err, command.ErrNotApplied) != (list[i].Key == nil) || !errors.Is(o.Err, command.ErrUnavailable) {
+			t.Errorf("command %d, which needs the table: %v", i, o.Err)
 		}
 	}
 }
