@@ -97,7 +97,7 @@ func watchLog(cmd *cobra.Command, a *audit.Auditor, asJSON bool) error {
 	line := func(r *audit.Report) {
 		warned = ""
 		if asJSON {
-			text, err := json.Marshal(r, json.Deterministic(true))
+			text, err := json.Marshal(r, spelled)
 			if err != nil {
 				panic(err) // A report has nothing that JSON can't have.
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/server"
 )
 
 // target is what an administrative verb works on: a server, or a database.
@@ -212,9 +213,14 @@ func conclude(cmd *cobra.Command, asJSON bool, verdict any, good bool, people fu
 	return err
 }
 
+// spelled is how documents are spelled: times as the server's routes spell them, in UTC with microseconds.
+var spelled = json.JoinOptions(json.Deterministic(true), json.WithMarshalers(json.MarshalToFunc(func(e *jsontext.Encoder, t time.Time) error { //nolint:gochecknoglobals // A constant, but for the type.
+	return e.WriteToken(jsontext.String(server.Timestamp(t)))
+})))
+
 // printJSON prints one document. A duration is a number of nanoseconds, and its name ends in _ns.
 func printJSON(cmd *cobra.Command, v any) error {
-	b, err := json.Marshal(v, json.Deterministic(true), jsonv1.FormatDurationAsNano(true), jsontext.WithIndent("  "))
+	b, err := json.Marshal(v, spelled, jsonv1.FormatDurationAsNano(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return err
 	}

@@ -257,7 +257,9 @@ func TestAListWaitsOnceForATable(t *testing.T) {
 		return func() []command.Listed {
 			blocked := command.Answer{Err: &command.BlockedError{
 				Row: "a table", Waited: true, Wait: func(context.Context) error { return errRetry },
-				Recorded: func(context.Context, []idempotency.ID) ([]idempotency.ID, error) { return []idempotency.ID{recorded.ID}, nil },
+				Recorded: func(context.Context, []idempotency.ID) ([]idempotency.ID, error) {
+					return []idempotency.ID{recorded.ID}, nil
+				},
 			}}
 			return []command.Listed{{Result: blocked}, {Result: blocked}} // The others are too many for one batch.
 		}

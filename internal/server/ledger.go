@@ -351,6 +351,9 @@ func (t timestamp) MarshalText() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, timestampLayout), nil
 }
 
+// Timestamp spells a time as all documents of the routes do, for the command line.
+func Timestamp(t time.Time) string { return t.UTC().Format(timestampLayout) }
+
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (t *timestamp) UnmarshalText(text []byte) error {
 	parsed, err := time.Parse(time.RFC3339, string(text))

@@ -93,9 +93,9 @@ func (s liveServer) MayFollow(ctx context.Context, p auth.Principal, topic strin
 }
 
 // Bid implements [live.Server].
-func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account string, amount int64, key string) (status int, body []byte, err error) {
+func (s liveServer) Bid(ctx context.Context, p auth.Principal, auction, account string, amount int64, key string) (live.Result, error) {
 	a, err := s.placeBid(ctx, p, uuid.Must(uuid.NewV7()).String(), auction, bidRequest{Account: account, Amount: amount}, key)
-	return a.Status, a.Body, err
+	return live.Result{Status: a.Status, Body: a.Body, Replayed: a.Replayed}, err
 }
 
 // Commands implements [live.Server].

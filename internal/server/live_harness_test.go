@@ -124,6 +124,7 @@ type heard struct {
 	Type     string
 	At       string
 	Status   int
+	Replayed bool
 	Data     map[string]any
 	Problem  *Problem
 }

@@ -218,8 +218,12 @@ func TestLiveBids(t *testing.T) {
 	c := ann.connect()
 	c.say(`{"op":"bid","id":"a","auction":%q,"account":"ann","amount":100,"key":"k1"}`, id)
 	h := c.hear()
-	if h.Op != "bid" || h.ID != "a" || h.Status != 201 || h.Data["amount"] != 100.0 || h.Data["seq"] != 3.0 || h.Problem != nil {
+	if h.Op != "bid" || h.ID != "a" || h.Status != 201 || h.Replayed || h.Data["amount"] != 100.0 || h.Data["seq"] != 3.0 || h.Problem != nil {
 		t.Errorf("%+v %+v", h, h.Problem)
+	}
+	c.say(`{"op":"bid","id":"b","auction":%q,"account":"ann","amount":100,"key":"k1"}`, id)
+	if again := c.hear(); again.ID != "b" || again.Status != 201 || !again.Replayed || fmt.Sprint(again.Data) != fmt.Sprint(h.Data) {
+		t.Errorf("again: %+v %+v", again, again.Problem)
 	}
 	// The same request over HTTP has this answer, and the same key with another body is refused here as there.
 	if r := ann.env.keyed("k1", "/v1/auctions/"+id+"/bids", `{"account":"ann","amount":100}`).want(http.StatusCreated); r.header.Get("Idempotent-Replayed") != "true" {

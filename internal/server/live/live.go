@@ -54,12 +54,19 @@ type Server interface {
 	Count(p auth.Principal) error
 	// MayFollow refuses the topics that a principal may not see, and knows nothing of others.
 	MayFollow(ctx context.Context, p auth.Principal, topic string) error
-	// Bid bids under a key, and returns the answer's status and document.
-	Bid(ctx context.Context, p auth.Principal, auction, account string, amount int64, key string) (status int, body []byte, err error)
+	// Bid bids under a key.
+	Bid(ctx context.Context, p auth.Principal, auction, account string, amount int64, key string) (Result, error)
 	// Commands executes the body of a POST /v1/commands that was counted as one request, and returns the document of the results.
 	Commands(ctx context.Context, p auth.Principal, body []byte) (results []byte, err error)
 	// Problem makes the problem that an error is. A request that is keyed is carried out once under its key.
 	Problem(p auth.Principal, err error, keyed bool) (status int, body []byte)
+}
+
+// Result is the answer to what was to be done. It is replayed where it is that to an earlier request under the key.
+type Result struct {
+	Status   int
+	Body     []byte
+	Replayed bool
 }
 
 // Options are what the live stream is made of. Without a hub its routes answer 503.

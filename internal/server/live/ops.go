@@ -52,6 +52,7 @@ type answer struct {
 	LastSeq  *int64         `json:"last_seq,omitempty"`  // the last that was given; with unknown_seq the last that there is
 	FirstSeq *int64         `json:"first_seq,omitempty"` // the oldest event that is kept, with events_expired
 	Status   int            `json:"status,omitzero"`
+	Replayed bool           `json:"replayed,omitzero"` // of a bid
 	Data     jsontext.Value `json:"data,omitempty"`
 	Problem  jsontext.Value `json:"problem,omitempty"`
 }
@@ -180,7 +181,7 @@ func (s *socket) bid(data []byte, id jsontext.Value) {
 		s.refuse(a, err)
 		return
 	}
-	s.beside(a, q.ID, q.Key, func(ctx context.Context) (int, []byte, error) {
+	s.beside(a, q.ID, q.Key, func(ctx context.Context) (Result, error) {
 		return s.edge.s.Bid(ctx, s.principal, q.Auction, q.Account, q.Amount, q.Key)
 	})
 }
@@ -196,15 +197,15 @@ func (s *socket) commands(data []byte, id jsontext.Value) {
 	body := edge.Marshal(struct {
 		Commands jsontext.Value `json:"commands,omitempty"`
 	}{q.Commands})
-	s.beside(a, q.ID, "", func(ctx context.Context) (int, []byte, error) {
+	s.beside(a, q.ID, "", func(ctx context.Context) (Result, error) {
 		results, err := s.edge.s.Commands(ctx, s.principal, body)
-		return http.StatusOK, results, err
+		return Result{Status: http.StatusOK, Body: results}, err
 	})
 }
 
 // beside executes a request beside others, up to maxBids of them at a time. Their answers come in any order and name their requests by
 // id. key is that of the request, if it has one.
-func (s *socket) beside(a answer, id jsontext.Value, key string, execute func(context.Context) (status int, body []byte, err error)) {
+func (s *socket) beside(a answer, id jsontext.Value, key string, execute func(context.Context) (Result, error)) {
 	if k := id.Kind(); len(id) > maxBidID || len(id) > 0 && k != '"' && k != '0' && k != 'n' {
 		s.refuse(a, edge.Refuse("id must be a string or a number of at most %d bytes", maxBidID))
 		return
@@ -218,15 +219,15 @@ func (s *socket) beside(a answer, id jsontext.Value, key string, execute func(co
 		defer func() { <-s.bids }()
 		s.guard(func() {
 			// What was begun is finished, whatever becomes of its socket.
-			status, body, err := execute(context.Background())
+			done, err := execute(context.Background())
 			if err != nil {
 				s.refuseKeyed(a, key, err)
 				return
 			}
-			if a.Status = status; a.Status < http.StatusBadRequest {
-				a.Data = body
+			if a.Status, a.Replayed = done.Status, done.Replayed; a.Status < http.StatusBadRequest {
+				a.Data = done.Body
 			} else {
-				a.Problem = body
+				a.Problem = done.Body
 			}
 			s.answer(a)
 		})
