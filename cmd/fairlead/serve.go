@@ -293,7 +293,19 @@ func (o *serveOptions) profile(ctx context.Context) {
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	srv := &http.Server{Addr: o.pprofAddr, Handler: mux, ReadHeaderTimeout: profileTimeout}
+	// A page of another site, whose name leads here, must not read what a browser on this machine may.
+	own := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if host != "localhost" && !net.ParseIP(host).IsLoopback() {
+			http.Error(w, "this listener answers to its own address alone", http.StatusMisdirectedRequest)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+	srv := &http.Server{Addr: o.pprofAddr, Handler: own, ReadHeaderTimeout: profileTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {

@@ -90,20 +90,32 @@ func (l *Limiter) AllowN(p Principal, n int) Decision {
 	now := l.Now()
 	tokens := l.bucketOf(p.ID)
 	n = min(n, l.Quota)
-	d := Decision{Limited: true, Allowed: tokens.AllowN(now, n)}
+	return l.decision(tokens.AllowN(now, n), n, tokens.TokensAt(now))
+}
 
+// decision says whether a request that costs n is allowed where so many tokens are left. Fewer than none are, where more was charged.
+func (l *Limiter) decision(allowed bool, n int, left float64) Decision {
 	// The bucket counts in floating point; the margin keeps a token that is there but for a rounding error.
 	const rounding = 1e-6
-	left := max(tokens.TokensAt(now), 0)
-	d.Remaining = min(int(math.Floor(left+rounding)), l.Quota)
-	d.Reset = l.timeFor(float64(l.Quota) - left)
+	d := Decision{Limited: true, Allowed: allowed, Remaining: min(int(math.Floor(max(left, 0)+rounding)), l.Quota), Reset: l.timeFor(float64(l.Quota) - left)}
 	switch {
-	case !d.Allowed:
+	case !allowed:
 		d.RetryAfter = l.timeFor(float64(n) - left)
 	case d.Remaining == 0:
 		d.RetryAfter = l.timeFor(1 - left)
 	}
 	return d
+}
+
+// Refused counts what it cost to refuse requests of p as n more, or as half of the quota where that is less, also where it has not so many left: p
+// then waits until they have grown. The decision is that on all of those that were refused.
+func (l *Limiter) Refused(p Principal, n int) Decision {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.Now()
+	tokens := l.bucketOf(p.ID)
+	tokens.ReserveN(now, min(n, l.Quota/2))
+	return l.decision(false, 1, tokens.TokensAt(now))
 }
 
 // bucketOf returns the bucket of a principal, making it the latest used.

@@ -114,7 +114,7 @@ func (a *Asset) Send(w http.ResponseWriter, r *http.Request, status int) {
 	h.Set("Content-Type", a.contentType)
 	h.Add("Vary", "Accept-Encoding")
 	body := a.plain
-	if a.packed != nil && takesGzip(r.Header.Get("Accept-Encoding")) {
+	if a.packed != nil && TakesGzip(r.Header.Get("Accept-Encoding")) {
 		h.Set("Content-Encoding", "gzip")
 		body = a.packed
 	}
@@ -125,8 +125,8 @@ func (a *Asset) Send(w http.ResponseWriter, r *http.Request, status int) {
 	}
 }
 
-// takesGzip reads an Accept-Encoding as browsers write it; where in doubt, what is plain is always right.
-func takesGzip(accepted string) bool {
+// TakesGzip reads an Accept-Encoding as browsers write it, and says whether what is zipped may be sent; where in doubt, what is plain is always right.
+func TakesGzip(accepted string) bool {
 	for part := range strings.SplitSeq(accepted, ",") {
 		coding, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
 		if strings.EqualFold(strings.TrimSpace(coding), "gzip") {

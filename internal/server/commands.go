@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,6 +24,10 @@ const (
 	// maxCommands is as many as a lane holds at least.
 	maxCommands = 4096
 	maxBatch    = 4 << 20 // of a batch's body, in bytes
+	// batchesAtOnce is how many batches a user may have under way: each has up to some 15 MB of memory until its answer is read.
+	batchesAtOnce = 4
+	// refusedPerRequest commands that were refused for their sender's rate count as one more request: they were read, and are answered.
+	refusedPerRequest = 8
 )
 
 // batchRequest is the body of POST /v1/commands as it is documented.
@@ -164,12 +169,46 @@ func (s *Server) batchRoute(all []route) route {
 	return route{method: http.MethodPost, path: batchPath, access: accessUser, status: http.StatusOK, doc: o, handler: s.postCommands}
 }
 
+// batchesOf counts the batches of users that are under way. The zero value has none. It is safe for concurrent use.
+type batchesOf struct {
+	mu sync.Mutex
+	by map[string]int // by Principal.ID
+}
+
+// enter refuses a user's batch where too many are under way. leave ends it.
+func (b *batchesOf) enter(p auth.Principal) (leave func(), err error) {
+	if p.Role.KeyRole() {
+		return func() {}, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by[p.ID] >= batchesAtOnce {
+		return nil, &refusal{Kind: edge.RateLimited, Detail: "this credential has " + strconv.Itoa(batchesAtOnce) + " batches under way", RetryAfter: time.Second}
+	}
+	if b.by == nil {
+		b.by = map[string]int{}
+	}
+	b.by[p.ID]++
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.by[p.ID]--; b.by[p.ID] == 0 {
+			delete(b.by, p.ID)
+		}
+	}, nil
+}
+
 func (s *Server) postCommands(w http.ResponseWriter, r *http.Request) error {
+	i := infoOf(r)
+	leave, err := s.batches.enter(i.principal)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	body, err := readBody(w, r, maxBatch)
 	if err != nil {
 		return err
 	}
-	i := infoOf(r)
 	// It is carried out whether or not its client stays, as on the routes of its commands.
 	answer, err := s.commands(context.WithoutCancel(r.Context()), i.principal, i.requestID, w.Header(), body)
 	if err == nil {
@@ -188,9 +227,18 @@ func (s *Server) commands(ctx context.Context, p auth.Principal, requestID strin
 	}
 	b := batchRun{lanes: map[laneID]laneOfBatch{}, results: make([]result, len(commands))}
 	from := sender{principal: p, requestID: requestID, method: http.MethodPost, acknowledge: s.Acknowledge, metrics: s.metrics}
+	var refused []int // the places of those that are too many for the sender's rate
 	for place := range commands {
-		if b.results[place].err = s.countNext(&b, place, p); b.results[place].err == nil {
+		if !s.countNext(&b, place, p) {
+			refused = append(refused, place)
+		} else {
 			b.results[place].err = s.enlist(&b, place, from, &commands[place])
+		}
+	}
+	if len(refused) > 0 {
+		b.rate = s.Limiter.Refused(p, len(refused)/refusedPerRequest)
+		for _, place := range refused {
+			b.results[place].err = errRate(b.rate)
 		}
 	}
 	if s.Limiter != nil && len(commands) > 1 {
@@ -225,15 +273,13 @@ func (s *Server) commands(ctx context.Context, p auth.Principal, requestID strin
 	return append(answer, "]}"...), nil
 }
 
-// countNext counts a command of a batch against its sender's rate; the first one was counted as the batch.
-func (s *Server) countNext(b *batchRun, place int, p auth.Principal) error {
-	if place == 0 || s.Limiter == nil {
-		return nil
+// countNext counts a command of a batch against its sender's rate, and reports whether that has room for it; the first one was counted as the batch.
+func (s *Server) countNext(b *batchRun, place int, p auth.Principal) bool {
+	if place > 0 && s.Limiter != nil {
+		b.rate = s.Limiter.Allow(p)
+		return b.rate.Allowed
 	}
-	if b.rate = s.Limiter.Allow(p); b.rate.Allowed {
-		return nil
-	}
-	return errRate(b.rate)
+	return true
 }
 
 // enlist checks one request of a batch in the order in which its route does.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -201,10 +202,6 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Sess
 	if err := s.checkSameOrigin(r); err != nil {
 		return x, "", err
 	}
-	d := s.signIns.Allow(auth.Principal{Role: auth.RoleUser, ID: addressOf(r)})
-	if s.signIns.SetHeaders(w.Header(), d); !d.Allowed {
-		return x, "", &refusal{Kind: edge.RateLimited, Detail: "too many sign-ins came from this address"}
-	}
 	audit := command.Audit{RequestID: infoOf(r).requestID, Action: "session.begin", Object: addressOf(r)}
 	body, err := readSignIn(w, r)
 	if err != nil {
@@ -219,6 +216,9 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Sess
 	case (req.Key == nil) == (req.Link == nil):
 		return x, "", refuse("exactly one of key and link is needed")
 	case req.Link != nil:
+		if err := s.countSignIn(w, r); err != nil {
+			return x, "", err
+		}
 		x, err = s.Sessions.UseLink(r.Context(), operator.HashOf(*req.Link), hash, operator.SessionLife, audit)
 		if errors.Is(err, operator.ErrLinkUsed) || errors.Is(err, operator.ErrNoSession) {
 			err = &refusal{Kind: linkUsed, Detail: "the link is used up or has expired; sign in with an admin key, or make another link with fairlead console"}
@@ -227,18 +227,28 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) (x operator.Sess
 	}
 	// A token would not do even if it were an administrator's: a session belongs to a key that can be revoked.
 	p, err := s.Auth.Authenticate(r.Context(), "Bearer "+strings.TrimSpace(*req.Key))
-	if err != nil {
-		return x, "", err
-	}
 	id, isKey := strings.CutPrefix(p.ID, "key:")
-	if !isKey || !p.IsAdmin() && p.Role != auth.RoleReader {
-		return x, "", &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key, or with a reader key to look only"}
+	if err == nil && (!isKey || !p.IsAdmin() && p.Role != auth.RoleReader) {
+		err = &refusal{Kind: notAnAdmin, Detail: "sign in with an admin key, or with a reader key to look only"}
+	}
+	if err != nil {
+		// Behind a proxy all visitors have one address: wrong keys must not keep the right one out.
+		return x, "", cmp.Or(s.countSignIn(w, r), err)
 	}
 	x, err = s.Sessions.Begin(r.Context(), hash, id, operator.SessionLife, audit)
 	if errors.Is(err, operator.ErrNoSession) {
 		err = auth.ErrBadCredential // It was revoked a moment ago.
 	}
 	return x, secret, err
+}
+
+// countSignIn counts a sign-in by a link, or with a wrong key, against the rate of the address that it comes from.
+func (s *Server) countSignIn(w http.ResponseWriter, r *http.Request) error {
+	d := s.signIns.Allow(auth.Principal{Role: auth.RoleUser, ID: addressOf(r)})
+	if s.signIns.SetHeaders(w.Header(), d); !d.Allowed {
+		return &refusal{Kind: edge.RateLimited, Detail: "too many sign-ins came from this address"}
+	}
+	return nil
 }
 
 // linkRequest has the hash of a link's secret, as that of a key: the secret does not leave who has made it.

@@ -116,7 +116,8 @@ type Server struct {
 	openAPI  func() ([]byte, error) // builds the document when it is first asked for
 	handler  http.Handler
 	hot      func(path string) bool
-	batched  []route         // that POST /v1/commands takes requests of
+	batched  []route // that POST /v1/commands takes requests of
+	batches  batchesOf
 	draining context.Context //nolint:containedctx // Ends when the server begins to shut down.
 	drain    context.CancelFunc
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/swaggest/swgui/v5/static"
 
 	"github.com/fairlead-dev/fairlead/internal/console"
@@ -23,7 +22,7 @@ type healthView struct {
 }
 
 func (s *Server) systemRoutes() []route {
-	metrics := promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})
+	metrics := newScrapes(s.Registry)
 	ready := get("/readyz", accessPublic, doc[none, healthView]("Are commands served"), s.getReady)
 	ready.doc.unready = true
 	return []route{
@@ -31,10 +30,7 @@ func (s *Server) systemRoutes() []route {
 			return healthView{Status: "ok", Version: s.Version}, nil
 		}, same[healthView]),
 		ready,
-		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), func(w http.ResponseWriter, r *http.Request) error {
-			metrics.ServeHTTP(w, r)
-			return nil
-		}),
+		get("/metrics", accessPublic, doc[none, none]("Metrics in Prometheus' text format"), metrics.get),
 		get("/openapi.json", accessPublic, doc[none, none]("This document"), func(w http.ResponseWriter, _ *http.Request) error {
 			document, err := s.openAPI()
 			if err == nil {
