@@ -106,6 +106,8 @@ func TestOptions(t *testing.T) {
 		func(o *Options) { o.BeaconLead = 1 << 60 },
 		func(o *Options) { o.JWTSecret = "short" },
 		func(o *Options) { o.AllowedOrigins = []string{"https://shop.example", "*"} },
+		func(o *Options) { o.DatabaseURL = "postgres://h/d?default_query_exec_mode=exec" },
+		func(o *Options) { o.ReplicaURL = "postgres://h/d?default_query_exec_mode=simple_protocol" },
 	} {
 		bad := good
 		change(&bad)

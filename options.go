@@ -282,6 +282,11 @@ func (o *Options) check() error {
 			return wrong("ReplicaURL", "%w", err)
 		}
 	}
+	for name, url := range map[string]string{"DatabaseURL": o.DatabaseURL, "ReplicaURL": o.ReplicaURL} {
+		if mode, bad := unprepared(url); bad {
+			return wrong(name, "a server can't work with default_query_exec_mode=%s: leave it out", mode)
+		}
+	}
 	for name := range o.Ledgers {
 		switch {
 		case !ledgerName.MatchString(name) || name == "." || name == "..":
@@ -335,4 +340,15 @@ func (o *Options) allowedHosts() []string {
 func isLoopbackName(host string) bool {
 	a, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, "0"))
 	return err == nil && a.IP.IsLoopback()
+}
+
+// unprepared reports whether a database's URL has statements run without being prepared. A server prepares its own, so that PostgreSQL knows the types of
+// what is sent; a transaction pooler keeps them apart. What is no URL at all is found when it is used.
+func unprepared(url string) (mode pgx.QueryExecMode, bad bool) {
+	config, err := pgx.ParseConfig(url)
+	if url == "" || err != nil {
+		return mode, false
+	}
+	mode = config.DefaultQueryExecMode
+	return mode, mode == pgx.QueryExecModeExec || mode == pgx.QueryExecModeSimpleProtocol
 }

@@ -76,7 +76,7 @@ func NewElection(l *Locker, name string, o ElectionOptions) (*Election, error) {
 	if o.Observe == nil {
 		o.Observe = func(string, int64, bool) {}
 	}
-	if !ValidName(name) || !ValidName(o.Candidate) || !ValidTTL(o.TTL) {
+	if l == nil || !ValidName(name) || !ValidName(o.Candidate) || !ValidTTL(o.TTL) {
 		return nil, fmt.Errorf("lock: election %q of %q for %s: %w", name, o.Candidate, o.TTL, ErrInvalid)
 	}
 	return &Election{locker: l, name: name, o: o, log: o.Logger.With("election", name, "candidate", o.Candidate)}, nil

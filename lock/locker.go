@@ -100,7 +100,7 @@ type ownerKey struct{}
 // Acquire acquires all of the keys or none. The context that the lock is held under, [Held.Context], is made from ctx.
 // The caller releases the lock.
 //
-// Errors: [ErrHeld], a [DeadlockError], [ErrInvalid], the context's error, or what the backend said.
+// Errors: [ErrHeld], a [DeadlockError], [ErrInvalid], the context's error with its cause, or what the backend said.
 func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, error) {
 	outer, _ := ctx.Value(ownerKey{}).(string)
 	r := Request{
@@ -117,6 +117,9 @@ func (l *Locker) Acquire(ctx context.Context, keys []string, o Options) (*Held, 
 	o.TTL, r.TTL = r.TTL, r.TTL.Truncate(time.Microsecond)
 	began := time.Now()
 	g, err := l.backend.Acquire(ctx, r)
+	if end := ctx.Err(); end != nil && errors.Is(err, context.Cause(ctx)) && !errors.Is(err, end) {
+		err = fmt.Errorf("%w: %w", end, err)
+	}
 	if l.observer != nil {
 		l.observer.Asked(o.Class, OutcomeOf(err), time.Since(began), g.Waited)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -42,4 +43,21 @@ func TestReleaseOfALossThatIsKnown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCauseOfACancelledWait: a request whose context ends says so, and why.
+func TestCauseOfACancelledWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := lock.New(newMemory(), lock.LockerOptions{})
+		h, err := l.Acquire(t.Context(), []string{"k"}, lock.Options{})
+		testwait.Must(t, err)
+		mine := errors.New("mine")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(mine) })
+		if _, err := l.Acquire(ctx, []string{"k"}, lock.Options{Wait: lock.Forever}); !errors.Is(err, mine) || !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		testwait.Must(t, h.Release(t.Context()))
+	})
 }

@@ -8,8 +8,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -160,15 +162,23 @@ func verify(data []byte, published published, sealed sealKeys) verdict {
 
 func (v *verdict) print(out io.Writer) {
 	if v.Campaign != "" {
-		_, _ = fmt.Fprintf(out, "campaign    %s\ncommitment  %s\npositions   %d\nwinners     %d\n", v.Campaign, v.Commitment, v.Positions, v.Winners)
+		_, _ = fmt.Fprintf(out, "campaign    %s\ncommitment  %s\npositions   %d\nwinners     %d\n", plain(v.Campaign), plain(v.Commitment), v.Positions, v.Winners)
 	}
 	if b := v.Beacon; b != nil {
-		_, _ = fmt.Fprintf(out, "beacon      round %d of %s, due at %s\nchain       %s\n", b.Round, b.Chain, b.DueAt.Format(time.RFC3339), b.ChainHash)
+		_, _ = fmt.Fprintf(out, "beacon      round %d of %s, due at %s\nchain       %s\n", b.Round, plain(b.Chain), b.DueAt.Format(time.RFC3339), plain(b.ChainHash))
 	}
 	if v.Seal != nil {
 		v.Seal.print(out)
 	}
 	printVerdict(out, "the winners", "the campaign", v.Compared, v.Difference)
+}
+
+// plain is a text of somebody else's, quoted where it is not one line of printed characters: it must not look like what verify says.
+func plain(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // printVerdict prints what a proof shows, and what it does not show.
@@ -221,7 +231,7 @@ func verifyMultidraw(cmd *cobra.Command, data []byte, published published, asJSO
 	}
 	return conclude(cmd, asJSON, v, v.Valid, func(out io.Writer) {
 		if v.Operation != "" {
-			_, _ = fmt.Fprintf(out, "operation   %s\ncommitment  %s\ndraws       %d\n", v.Operation, v.Commitment, v.Draws)
+			_, _ = fmt.Fprintf(out, "operation   %s\ncommitment  %s\ndraws       %d\n", plain(v.Operation), plain(v.Commitment), v.Draws)
 		}
 		printVerdict(out, "the draws", "the operation", v.Compared, v.Difference)
 	})

@@ -88,7 +88,7 @@ func (k *sealKeys) verify(p *fairdraw.Proof) (*sealVerdict, error) {
 }
 
 func (v *sealVerdict) print(out io.Writer) {
-	_, _ = fmt.Fprintf(out, "log         %s, entry %d of %d, sealed at %s\n", v.Log, v.Index, v.Size, v.SealedAt.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(out, "log         %s, entry %d of %d, sealed at %s\n", plain(v.Log), v.Index, v.Size, v.SealedAt.Format(time.RFC3339))
 	switch {
 	case v.SecondsBefore != nil:
 		_, _ = fmt.Fprintf(out, "seal        sealed %d s before the round, seen by %s\n", *v.SecondsBefore, count(len(v.Witnesses), "witness", "witnesses"))

@@ -40,6 +40,31 @@ func TestLimiterWeighs(t *testing.T) {
 	}
 }
 
+// TestLimiterChargesRefusals: what refusing has cost is waited for, also where nothing was left, and it is half of the quota at most.
+func TestLimiterChargesRefusals(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := newTestLimiter(t, LimiterOptions{Quota: 10, Window: 20 * time.Second, Now: c.Now})
+	l.AllowN(ann(), 10)
+	if d := l.Refused(ann(), 2); d.Allowed || d.Remaining != 0 || d.RetryAfter != 6*time.Second || d.Reset != 24*time.Second {
+		t.Fatalf("2 more than all: %+v", d)
+	}
+	c.advance(5 * time.Second)
+	if d := l.Allow(ann()); d.Allowed || d.RetryAfter != time.Second {
+		t.Fatalf("a second too early: %+v", d)
+	}
+	c.advance(time.Second)
+	if d := l.Allow(ann()); !d.Allowed || d.Remaining != 0 {
+		t.Fatalf("in time: %+v", d)
+	}
+	if d := l.Refused(ann(), 1000); d.RetryAfter != 12*time.Second {
+		t.Fatalf("1000 more: %+v", d)
+	}
+	if d := l.Refused(ann(), 0); d.Allowed || d.RetryAfter != 12*time.Second {
+		t.Fatalf("none more: %+v", d)
+	}
+}
+
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -273,6 +273,59 @@ func TestBatchCountsItsCommands(t *testing.T) {
 	e.balance("ben", 5, 0)
 }
 
+// TestBatchFarOverItsRate: what is refused of a batch costs its sender something, too, since all of it was read: an eighth of a request each, here two of
+// the five an hour.
+func TestBatchFarOverItsRate(t *testing.T) {
+	t.Parallel()
+	e := newEnvWith(t, setup{limiter: &auth.LimiterOptions{Policy: "user", Quota: 5, Window: time.Hour}})
+	e.account("ann", "EUR", 100)
+	e.account("ben", "EUR", 0)
+	commands := make([]batched, 5+2*refusedPerRequest)
+	for i := range commands {
+		commands[i] = listed("/v1/transfers", `{"from":"ann","to":"ben","amount":1}`)
+	}
+	user := e.by(e.user("ann"))
+	for i, r := range user.send(batchSend(commands...)).results(len(commands)) {
+		if i < 5 && r.Status != http.StatusCreated {
+			t.Errorf("command %d: %d %s", i, r.Status, r.Body)
+		}
+		if i < 5 {
+			continue
+		}
+		if p := r.problem(t, http.StatusTooManyRequests, "rate_limited"); p.RetryAfter <= 2*720 || p.RetryAfter > 3*720 {
+			t.Errorf("command %d may be sent again after %d s", i, p.RetryAfter)
+		}
+	}
+	user.send(batchSend(commands[0])).problem(http.StatusTooManyRequests, "rate_limited")
+	e.balance("ben", 5, 0)
+}
+
+// TestBatchesAtOnce: a user has so many batches under way, and keys as many as they like.
+func TestBatchesAtOnce(t *testing.T) {
+	t.Parallel()
+	var b batchesOf
+	ann, ben := auth.Principal{Role: auth.RoleUser, ID: "ann"}, auth.Principal{Role: auth.RoleUser, ID: "ben"}
+	var leave func()
+	for range batchesAtOnce {
+		var err error
+		leave, err = b.enter(ann)
+		must(t, err)
+		_, err = b.enter(auth.Principal{Role: auth.RoleService, ID: "ann"})
+		must(t, err)
+	}
+	if _, err := b.enter(ann); problemOf(err, "").Status != http.StatusTooManyRequests {
+		t.Errorf("one more: %v", err)
+	}
+	left, err := b.enter(ben)
+	must(t, err)
+	left()
+	if leave(); len(b.by) != 1 || b.by["ann"] != batchesAtOnce-1 {
+		t.Errorf("under way: %v", b.by)
+	}
+	_, err = b.enter(ann)
+	must(t, err)
+}
+
 // TestBatchKeepsItsOrder sends batches in which each command needs the one before, beside single commands that take the lane's time and
 // have it fall back: with lanes that split, with refusals, and on a row that a session has locked for a while.
 func TestBatchKeepsItsOrder(t *testing.T) {

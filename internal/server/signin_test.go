@@ -60,8 +60,7 @@ func TestSignInsAreAudited(t *testing.T) {
 	}
 }
 
-// TestSignInsAreLimited tries keys until the address has used its rate up: a good key is of no help then, and nothing more is
-// written down.
+// TestSignInsAreLimited tries keys until the address has used its rate up: nothing more is written down then. A right key signs in all the same.
 func TestSignInsAreLimited(t *testing.T) {
 	t.Parallel()
 	e, _ := newConsoleEnv(t)
@@ -83,6 +82,9 @@ func TestSignInsAreLimited(t *testing.T) {
 	}
 	if rows := e.count("audit_log WHERE action = 'session.refused'"); rows != 2*signInQuota-limited {
 		t.Errorf("%d rows of %d refusals", rows, 2*signInQuota-limited)
+	}
+	if r := e.browse(http.MethodPost, sessionPath, `{"key":"`+e.admin+`"}`); r.StatusCode != http.StatusOK {
+		t.Errorf("the right key: %d", r.StatusCode)
 	}
 	// Another server's visitors, and this one's requests with a key, are not concerned.
 	e.get("/v1/keys").want(http.StatusOK)

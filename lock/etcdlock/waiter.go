@@ -30,15 +30,21 @@ type outcome struct {
 	cycle []string
 }
 
+// errSilent is returned when etcd has not answered in time. What it may have granted meanwhile ends with its lease.
+var errSilent = fmt.Errorf("etcd has not answered within %v", callTimeout)
+
 // errAgain is returned when others were faster, or the request is not in line any more.
 var errAgain = errors.New("to be tried again")
 
-// Acquire implements [lock.Backend].
+// Acquire implements [lock.Backend]. Where etcd does not answer for 5 s, it fails, whatever its Wait is.
 func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	r, err := r.Clean()
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("etcdlock: acquire: %w", err)
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(b.base, func() { end(lock.ErrClosed) })()
 	w := &waiter{request: r, deadline: time.Now().Add(r.Wait), outcome: make(chan outcome, 1)}
 	waited := false
 	for {
@@ -88,6 +94,20 @@ func (b *Backend) once(ctx context.Context, w *waiter, waited *bool) (*lock.Gran
 	if b.base.Err() != nil {
 		return nil, lock.ErrClosed
 	}
+	asking, cancel := context.WithTimeoutCause(ctx, callTimeout, errSilent)
+	defer cancel()
+	g, err := b.ask(asking, w, waited)
+	if err != nil && errors.Is(context.Cause(asking), errSilent) {
+		err = errSilent
+	}
+	if g != nil || err != nil {
+		return g, err
+	}
+	return b.inLine(ctx, w)
+}
+
+// ask takes the keys if they are free, and else puts the request in line: then it returns neither a grant nor an error.
+func (b *Backend) ask(ctx context.Context, w *waiter, waited *bool) (*lock.Grant, error) {
 	r := w.request
 	if revision, quiet, err := b.quiet(ctx, r); err != nil {
 		return nil, err
@@ -111,10 +131,7 @@ func (b *Backend) once(ctx context.Context, w *waiter, waited *bool) (*lock.Gran
 		return nil, lock.ErrHeld
 	}
 	*waited = true
-	if err := b.join(ctx, w); err != nil {
-		return nil, err
-	}
-	return b.inLine(ctx, w)
+	return nil, b.join(ctx, w)
 }
 
 // join puts a request in line.

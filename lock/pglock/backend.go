@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -197,8 +198,8 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("pglock: %w: the id must be a UUID", lock.ErrInvalid)
 	}
-	if !lock.ValidMaxHold(r.MaxHold) {
-		return lock.Grant{}, fmt.Errorf("pglock: %w: the maximum hold must be 0 or at least %s", lock.ErrInvalid, lock.MinTTL)
+	if r, err = r.Clean(); err != nil {
+		return lock.Grant{}, fmt.Errorf("pglock: acquire: %w", err)
 	}
 	w := &waiter{
 		backend: b, hooks: h, signal: make(chan struct{}, 1), granted: make(chan *lock.Grant, 1), wait: r.Wait, deadline: time.Now().Add(r.Wait),
@@ -211,7 +212,7 @@ func (b *Backend) AcquireWith(ctx context.Context, r lock.Request, h Hooks) (loc
 	}
 	if h.Run == nil && r.Wait != lock.Forever {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, max(0, r.Wait)+askFor, errNotDecided)
+		ctx, cancel = context.WithTimeoutCause(ctx, min(r.Wait, math.MaxInt64-askFor)+askFor, errNotDecided)
 		defer cancel()
 	}
 	// Who asks while holding the lock of a cohort is known to hold it first: others may wait for that.

@@ -142,3 +142,54 @@ func TestLockedRowAndALimit(t *testing.T) {
 		})
 	}
 }
+
+// TestLockedRowLeavesConnections: a session that does not go away has locked the row of a key that many ask for. They wait with two connections at
+// most, one for those who ask and one to give up, so that other keys are locked and released meanwhile.
+func TestLockedRowLeavesConnections(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	b := open(t, url, Options{})
+	l := lock.New(b, lock.LockerOptions{})
+	testwait.Must(t, acquire(t, l, "key", lock.Options{}).Release(t.Context())) // So that its row is there.
+	stranger, err := pgx.Connect(t.Context(), url)
+	testwait.Must(t, err)
+	defer func() { _ = stranger.Close(context.WithoutCancel(t.Context())) }()
+	for _, statement := range []string{`BEGIN`, `SELECT FROM "some locks".lock_keys WHERE key = 'key' FOR UPDATE`} {
+		testwait.Must(t, testwait.Err(stranger.Exec(t.Context(), statement)))
+	}
+	ended := make(chan struct{}, 1024)
+	ctx, stop := context.WithCancel(t.Context())
+	var asking sync.WaitGroup
+	askers := 2 * int(b.pool.Config().MaxConns)
+	for range askers {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := l.Acquire(ctx, []string{"key"}, lock.Options{}); ctx.Err() == nil && !errors.Is(err, ErrLocked) {
+					t.Error(err)
+				}
+				ended <- struct{}{}
+			}
+		})
+	}
+	most := 0
+	for range 2 * askers { // Each is given up once, and asks again.
+		for over := false; !over; {
+			h := acquire(t, l, "other", lock.Options{Wait: lock.Forever})
+			testwait.Must(t, h.Release(t.Context()))
+			var waiting int
+			testwait.Must(t, stranger.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting))
+			most = max(most, waiting)
+			select {
+			case <-ended:
+				over = true
+			default:
+			}
+		}
+	}
+	if most < 1 || most > 2 {
+		t.Errorf("%d connections waited for the row", most)
+	}
+	stop()
+	testwait.Must(t, stranger.Close(t.Context()))
+	asking.Wait()
+}

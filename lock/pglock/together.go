@@ -72,12 +72,7 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 	key := w.request.keys[0]
 	j := &joining{w: w, over: make(chan struct{})}
 	b.mu.Lock()
-	t := b.asking[key]
-	if t == nil {
-		t = &turn{taken: make(chan struct{}, 1)}
-		b.asking[key] = t
-	}
-	t.users++
+	t := b.enterTurn(key)
 	t.queue = append(t.queue, j)
 	run := b.runs[key]
 	alone := run == nil && t.users == 1 // so that nobody of this process is known to want the key
@@ -132,6 +127,34 @@ func (b *Backend) stayBehind(t *turn, j *joining) bool {
 		t.queue = slices.Delete(slices.Clone(t.queue), i, i+1)
 	}
 	return i >= 0
+}
+
+// turnAlone waits for the turn of the requests for a key, for one that is made or given up by itself. done ends it.
+func (b *Backend) turnAlone(ctx context.Context, key string) (done func(), err error) {
+	b.mu.Lock()
+	t := b.enterTurn(key)
+	b.mu.Unlock()
+	select {
+	case t.taken <- struct{}{}:
+		return func() {
+			<-t.taken
+			b.leaveTurn(key, t)
+		}, nil
+	case <-ctx.Done():
+		b.leaveTurn(key, t)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// enterTurn is called with the mutex, and leaveTurn without.
+func (b *Backend) enterTurn(key string) *turn {
+	t := b.asking[key]
+	if t == nil {
+		t = &turn{taken: make(chan struct{}, 1)}
+		b.asking[key] = t
+	}
+	t.users++
+	return t
 }
 
 func (b *Backend) leaveTurn(key string, t *turn) {

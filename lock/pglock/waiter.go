@@ -121,11 +121,17 @@ func (w *waiter) ask(ctx context.Context) (a asked, err error) {
 	return a, err
 }
 
-// transact runs a transaction that needs the rows of the request's keys.
+// transact runs a transaction that needs the rows of the request's keys. Of those on one key, one at a time does: a stranger may have locked its row, and
+// then one of them waits on a connection, and not all.
 func (w *waiter) transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	run := w.hooks.Run
 	if run == nil {
 		run = w.backend.run
+		done, err := w.backend.turnAlone(ctx, w.request.keys[0])
+		if err != nil {
+			return err
+		}
+		defer done()
 	}
 	return Transact(ctx, run, name, fn)
 }
