@@ -44,7 +44,7 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 	}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer context.AfterFunc(b.base, func() { end(lock.ErrClosed) })()
+	defer context.AfterFunc(b.base, func() { end(lock.ErrClosed) })() //nolint:contextcheck // The life of the backend, and not of a request.
 	w := &waiter{request: r, deadline: time.Now().Add(r.Wait), outcome: make(chan outcome, 1)}
 	waited := false
 	for {
