@@ -44,7 +44,7 @@ type Done[R any] struct {
 type Definition[P, R any] struct {
 	// Name tells kinds apart: a state of one kind is none of another. It is kept in each state.
 	Name string
-	// Open makes the steps ready for parameters and a seed. Its error becomes a [*ParameterError].
+	// Open makes the steps ready for parameters and a seed. Its error becomes a [*ParameterError], as do nil steps without an error.
 	Open func(parameters P, seed Seed) (Steps[R], error)
 	// ResultsName is what results are called in the state's JSON: [NameResults], also when it is empty, or [NamePrizeResults].
 	ResultsName string

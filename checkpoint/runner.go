@@ -31,6 +31,8 @@ func New[P, R any](def Definition[P, R], store Store, locks *lock.Locker, o Opti
 	switch {
 	case !lock.ValidName(def.Name):
 		return nil, invalid("name", "must have 1 to %d characters and no control characters", lock.MaxNameLength)
+	case store == nil:
+		return nil, invalid("the store", "is needed")
 	case def.Open == nil:
 		return nil, invalid("open", "is needed")
 	case def.ResultsName != NameResults && def.ResultsName != NamePrizeResults:
@@ -194,6 +196,9 @@ func (r *Runner[P, R]) open(parameters P, seed Seed) (Steps[R], error) {
 	steps, err := r.def.Open(parameters, seed)
 	if err != nil {
 		return nil, &ParameterError{Field: "parameters", Reason: err.Error(), Err: err}
+	}
+	if steps == nil {
+		return nil, invalid("open", "returned no steps")
 	}
 	if n := steps.Count(); n < 0 || n > MaxSteps {
 		return nil, invalid("steps", "must be 0 to %d, not %d", MaxSteps, n)

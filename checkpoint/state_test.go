@@ -152,6 +152,16 @@ func TestBadDefinitions(t *testing.T) {
 			t.Errorf("%+v: %v", d.Name, err)
 		}
 	}
+	if _, err := checkpoint.New(echoing(), nil, nil, checkpoint.Options{}); !errors.Is(err, checkpoint.ErrInvalid) {
+		t.Errorf("no store: %v", err)
+	}
+	empty := echoing()
+	empty.Open = func(string, checkpoint.Seed) (checkpoint.Steps[json.RawMessage], error) { return nil, nil }
+	e, err := checkpoint.New(empty, &checkpoint.Memory{}, nil, checkpoint.Options{})
+	testwait.Must(t, err)
+	if res, err := e.Run(t.Context(), checkpoint.Key{LockKey: "k", ID: "op"}, "", checkpoint.Call{}); !errors.Is(err, checkpoint.ErrInvalid) || res != nil {
+		t.Errorf("no steps: %+v, %v", res, err)
+	}
 	// A result that is no JSON is the step's fault, and what was before it stays.
 	r, err := checkpoint.New(echoing("1", "{"), &checkpoint.Memory{}, nil, checkpoint.Options{})
 	testwait.Must(t, err)
