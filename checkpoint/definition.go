@@ -39,8 +39,9 @@ type Done[R any] struct {
 //
 // Parameters P and results R go through [encoding/json], in the first run as in a resumed one: steps, roll-back and callers see
 // what [json.Unmarshal] reads from what [json.Marshal] writes. So a number in a field of type any is a float64, and a field that
-// JSON leaves out is zero. Text that is not UTF-8 is refused, and so is what can't be read back: among the parameters with a
-// [*ParameterError], before anything is done, and in a result with a [*StepError].
+// JSON leaves out is zero. Text that is not UTF-8 is refused, and so is what can't be read back, such as parameters with more than
+// 9,999 levels of arrays and objects, and results with more than 9,998: among the parameters with a [*ParameterError], before
+// anything is done, and in a result with a [*StepError].
 type Definition[P, R any] struct {
 	// Name tells kinds apart: a state of one kind is none of another. It is kept in each state.
 	Name string

@@ -198,7 +198,7 @@ func (j *job[P, R]) do(ctx context.Context, next *State) error {
 			}
 			return &StepError{Step: next.CompletedCount, Err: err}
 		}
-		text, err := marshal(r)
+		text, err := marshal(r, resultLevels)
 		if err != nil {
 			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be written as JSON: %w", err)}
 		}

@@ -2,6 +2,7 @@ package checkpoint_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -120,3 +121,41 @@ type oneWays struct{}
 func (oneWays) Count() int { return 1 }
 
 func (oneWays) Do(context.Context, int) (oneWay, error) { return oneWay{checkpoint.NewSeed()}, nil }
+
+// TestNesting: parameters and results with as many levels as a state can have come back. With one more they are refused, before
+// they are saved.
+func TestNesting(t *testing.T) {
+	t.Parallel()
+	nested := func(levels int) json.RawMessage {
+		return json.RawMessage(strings.Repeat(`[{"a":`, levels/2) + []string{"1", "[]"}[levels%2] + strings.Repeat("}]", levels/2))
+	}
+	for _, c := range []struct {
+		parameters, result int // levels
+		want               error
+		done               int
+	}{
+		{parameters: 9_999, result: 9_998, done: 2},
+		{parameters: 10_000, want: checkpoint.ErrInvalid},
+		{parameters: 1, result: 9_999, want: errDeep, done: 1},
+	} {
+		store := &checkpoint.Memory{}
+		r, err := checkpoint.New(checkpoint.Definition[json.RawMessage, json.RawMessage]{
+			Name: "nesting", Open: func(json.RawMessage, checkpoint.Seed) (checkpoint.Steps[json.RawMessage], error) {
+				return echo{"1", string(nested(c.result))}, nil
+			},
+		}, store, nil, checkpoint.Options{})
+		testwait.Must(t, err)
+		res, err := r.Run(t.Context(), op, nested(c.parameters), checkpoint.Call{})
+		if step, ok := errors.AsType[*checkpoint.StepError](err); ok && step.Step == 1 {
+			err = errDeep
+		}
+		if !errors.Is(err, c.want) || res != nil && res.Completed != c.done {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if s, err := r.Load(t.Context(), op); err != nil || (s == nil) != (c.done == 0) || s != nil && s.CompletedCount != c.done {
+			t.Errorf("%+v: loaded %v", c, err)
+		}
+	}
+}
+
+var errDeep = errors.New("the result of step 1 was refused")

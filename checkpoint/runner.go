@@ -106,7 +106,7 @@ func (r *Runner[P, R]) Delete(ctx context.Context, key Key) error {
 // end of its context.
 func (r *Runner[P, R]) Run(ctx context.Context, key Key, parameters P, c Call) (*Result[R], error) {
 	return r.under(ctx, "run", key, c, func(ctx context.Context, token int64) (*Result[R], error) {
-		text, err := marshal(parameters)
+		text, err := marshal(parameters, parametersLevels)
 		if err != nil {
 			return nil, &ParameterError{Field: "parameters", Reason: "cannot be written as JSON: " + err.Error(), Err: err}
 		}

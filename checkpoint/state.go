@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -276,8 +277,16 @@ func hashOf(kind string, steps int, parameters []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// marshal writes parameters or a result. It refuses text that is not UTF-8, which [json.Marshal] would replace.
-func marshal(v any) ([]byte, error) {
+// The levels of JSON in a state.
+const (
+	maxLevels        = 10_000 // of a whole state: package json reads no more
+	parametersLevels = maxLevels - 1
+	resultLevels     = maxLevels - 2 // A result is in an array.
+)
+
+// marshal writes parameters or a result. It refuses text that is not UTF-8, which [json.Marshal] would replace, and more than
+// so many levels of arrays and objects.
+func marshal(v any, levels int) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -286,6 +295,12 @@ func marshal(v any) ([]byte, error) {
 	// It does not write the text itself, whose every byte is in the hash of states that are saved already.
 	if bytes.Contains(text, []byte(`\ufffd`)) || !utf8.Valid(text) {
 		err = strictjson.MarshalWrite(io.Discard, v, jsonv1.DefaultOptionsV1(), jsontext.AllowInvalidUTF8(false))
+	}
+	if err == nil && len(text) > 2*levels { // Each level has two brackets.
+		outer := maxLevels - levels
+		if !json.Valid(slices.Concat(bytes.Repeat([]byte("["), outer), text, bytes.Repeat([]byte("]"), outer))) {
+			err = fmt.Errorf("it has more than %d levels of arrays and objects", levels)
+		}
 	}
 	return text, err
 }
