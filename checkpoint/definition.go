@@ -71,7 +71,8 @@ type Options struct {
 	Every int
 	// TTL is for how long a state is kept after its last save; 0 means [DefaultTTL].
 	TTL time.Duration
-	// Transactional runs steps, and their undoing, in the transaction of the save. The store must be a [Transactor].
+	// Transactional runs steps, and their undoing, in the transaction of the save. The store must be a [Transactor]. When a step
+	// fails, the steps before it are committed, unless the transaction is lost with its connection.
 	Transactional bool
 	// Lock says how the lock is acquired. Its MaxHold should be 0.
 	Lock     lock.Options

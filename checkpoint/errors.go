@@ -156,7 +156,8 @@ func (e *SizeError) Error() string {
 // Unwrap gives [ErrTooLarge].
 func (e *SizeError) Unwrap() error { return ErrTooLarge }
 
-// StepError is returned when a step failed, or the undoing of one. Everything before it is saved.
+// StepError is returned when a step failed, or the undoing of one. Everything before it is saved, unless the step has ended or
+// lost the transaction that it had with the steps before it, see [Options.Transactional].
 type StepError struct {
 	Step int
 	Undo bool

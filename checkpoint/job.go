@@ -28,6 +28,7 @@ type job[P, R any] struct {
 	saved   int    // length of what of text is saved
 	sum     hash.Hash
 	plain   bool // results are what is read from their JSON
+	again   bool // the step that failed in a transaction may succeed in the next one
 }
 
 // job reads what of a state is kept in another form while it runs.
@@ -171,7 +172,7 @@ func (j *job[P, R]) batch(ctx context.Context, work func(ctx context.Context, ne
 	}
 	next := j.next()
 	failed := work(ctx, next)
-	if next.CompletedCount > j.state.CompletedCount || next.UndoneCount > j.state.UndoneCount || next.Status != j.state.Status {
+	if j.moved(next) {
 		// What is done is saved even if the context has ended. Otherwise it would have to be done again.
 		saving, cancel := j.outlive(ctx)
 		defer cancel()
@@ -183,6 +184,36 @@ func (j *job[P, R]) batch(ctx context.Context, work func(ctx context.Context, ne
 	return j.note(ctx, failed)
 }
 
+// moved reports whether work has done anything that is to be saved.
+func (j *job[P, R]) moved(next *State) bool {
+	return next.CompletedCount > j.state.CompletedCount || next.UndoneCount > j.state.UndoneCount || next.Status != j.state.Status
+}
+
+// step calls fn, which does or undoes a step. In a transaction, what it wrote is undone where it fails.
+func (j *job[P, R]) step(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	if t, ok := j.r.store.(Transactor); ok && j.r.o.Transactional {
+		j.again, err = t.Step(ctx, fn)
+		return err
+	}
+	return fn(ctx)
+}
+
+// one does a step. It returns the result as a resumed run has it, and its JSON.
+func (j *job[P, R]) one(ctx context.Context, step int) (r R, text []byte, err error) {
+	if r, err = j.steps.Do(ctx, step); err != nil {
+		return r, nil, err
+	}
+	if text, err = marshal(r, resultLevels); err != nil {
+		return r, nil, fmt.Errorf("its result cannot be written as JSON: %w", err)
+	}
+	if !j.plain {
+		if r, err = read[R](text); err != nil {
+			return r, nil, fmt.Errorf("its result cannot be read from its own JSON: %w", err)
+		}
+	}
+	return r, text, nil
+}
+
 // do stages steps until the next save is due. It returns the error of the first that failed.
 func (j *job[P, R]) do(ctx context.Context, next *State) error {
 	until := min(next.CompletedCount+j.r.o.Every, next.TotalCount)
@@ -191,22 +222,19 @@ func (j *job[P, R]) do(ctx context.Context, next *State) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		r, err := j.steps.Do(ctx, next.CompletedCount)
+		var (
+			r    R
+			text []byte
+		)
+		err := j.step(ctx, func(ctx context.Context) (err error) {
+			r, text, err = j.one(ctx, next.CompletedCount)
+			return err
+		})
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				return cause // Not the step's fault.
 			}
 			return &StepError{Step: next.CompletedCount, Err: err}
-		}
-		text, err := marshal(r, resultLevels)
-		if err != nil {
-			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be written as JSON: %w", err)}
-		}
-		if !j.plain { // As a resumed run has it.
-			r, err = read[R](text)
-		}
-		if err != nil {
-			return &StepError{Step: next.CompletedCount, Err: fmt.Errorf("its result cannot be read from its own JSON: %w", err)}
 		}
 		if len(j.text) > 0 {
 			j.text = append(j.text, ',')
@@ -221,7 +249,7 @@ func (j *job[P, R]) do(ctx context.Context, next *State) error {
 	return nil
 }
 
-// batchInTransaction commits work and save together: when work fails, nothing of it remains.
+// batchInTransaction commits work and save together. When a step fails, nothing of it remains, and the steps before it are committed.
 func (j *job[P, R]) batchInTransaction(ctx context.Context, work func(ctx context.Context, next *State) error) error {
 	store, ok := j.r.store.(Transactor)
 	if !ok {
@@ -235,22 +263,33 @@ func (j *job[P, R]) batchInTransaction(ctx context.Context, work func(ctx contex
 	)
 	failed := store.SaveWith(ctx, j.state.Key(), j.next().Head, func(ctx context.Context) (_ *Save, err error) {
 		j.unstage()
-		next = j.next()
-		if own = work(ctx, next); own != nil {
+		next, save = j.next(), nil
+		own = work(ctx, next)
+		if cause := context.Cause(ctx); errors.Is(cause, lock.ErrLost) {
+			own = cause // Nothing may be saved any more.
+			return nil, own
+		}
+		if own != nil && !j.moved(next) {
 			return nil, own
 		}
 		began = time.Now()
-		save, err = j.encode(next)
-		return save, err
+		if save, err = j.encode(next); err != nil {
+			return nil, errors.Join(err, own)
+		}
+		return save, own
 	})
-	if own == nil { // Else nothing was to be saved.
+	if own == nil || save != nil { // Else nothing was to be saved.
 		j.report(ctx, save, began, failed)
 	}
-	if failed != nil {
+	switch {
+	case failed != nil:
 		j.unstage()
 		return j.note(ctx, failed)
+	case own != nil && !j.again:
+		j.keep(next)
+		return j.note(ctx, own)
 	}
-	j.keep(next)
+	j.keep(next) // The step that failed is the first of the next transaction.
 	return nil
 }
 

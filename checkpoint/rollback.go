@@ -27,7 +27,7 @@ func (j *job[P, R]) undo(ctx context.Context, next *State) error {
 		if d.Certain = d.Step < next.CompletedCount; d.Certain {
 			d.Result = j.results[d.Step]
 		}
-		if err := undoer.Undo(ctx, d); err != nil {
+		if err := j.step(ctx, func(ctx context.Context) error { return undoer.Undo(ctx, d) }); err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				return cause
 			}

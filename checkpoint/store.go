@@ -101,9 +101,14 @@ type Store interface {
 type Transactor interface {
 	Store
 	// SaveWith calls work within a transaction, whose context gives access to it, and commits what that writes with the save
-	// that it returns, all or nothing. It calls work only where a save with the head next may be made, and keeps others
-	// from making one meanwhile. It may call work again after undoing what it wrote, and does not call it where exactly this
-	// revision of this run is there already. It returns work's error as it is, after undoing what it wrote, and else what
-	// Save does.
+	// that it returns, all or nothing, also when ctx has ended meanwhile. It calls work only where a save with the head next
+	// may be made, and keeps others from making one meanwhile. It may call work again after undoing what it wrote, and does
+	// not call it where exactly this revision of this run is there already.
+	//
+	// Where work returns an error with a save, too, a step has failed: SaveWith commits the save and returns nil, unless the
+	// transaction can't be committed. It returns work's error as it is, after undoing all that work wrote, and else what Save does.
 	SaveWith(ctx context.Context, key Key, next Head, work func(ctx context.Context) (*Save, error)) error
+	// Step calls fn, a step, within work and with its context. Where fn fails, Step undoes what fn wrote, so that what was
+	// written before it can be committed, and returns fn's error. Again reports that fn may succeed in another transaction.
+	Step(ctx context.Context, fn func(ctx context.Context) error) (again bool, err error)
 }

@@ -5,7 +5,14 @@
 // A save is one statement, guarded by revision and token in its WHERE. With [checkpoint.Options.Transactional], steps and
 // their save are one transaction: the operation's row is locked, its head is looked at, the steps write through [Tx], the
 // state is written, all is committed. If the answer to COMMIT is lost, the transaction is run again, and finds by the head
-// whether it was done. A transaction that ran into another one is run again from its beginning, with its steps.
+// whether it was done.
+//
+// With [checkpoint.Options].Every above 1, a savepoint before each step but the first lets a step that fails be undone by itself. The
+// steps before it are committed, also when the context has ended. If the step ran into another transaction, as in a deadlock, it
+// begins the next transaction. The first step of a transaction is run again with it.
+//
+// When the connection is lost, nothing of the transaction remains, and it is run again with all its steps. A step that panics, and
+// a context that ends in the middle of a statement, end the connection's transaction, too. Then the next run does its steps again.
 //
 // # What it promises
 //
@@ -19,4 +26,8 @@
 // ([checkpoint.Options].Every).
 //
 // Effects elsewhere than in this database: they are not committed with it.
+//
+// Cheap savepoints: each costs a round trip, some 30 µs where the server is near, which is a quarter of a step of one INSERT. Each step
+// that writes takes a transaction id. From 64 such steps in a transaction on, other sessions take longer to see which rows are
+// committed while it runs. So Every need not be more than 64.
 package pgstore

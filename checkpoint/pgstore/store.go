@@ -25,18 +25,6 @@ var _ checkpoint.Transactor = (*Store)(nil)
 // New returns a store on the pool's database, with the table that [Install] made in that schema.
 func New(pool *pgxpool.Pool, schema string) *Store { return &Store{pool: pool, schema: schema} }
 
-type txKey struct{}
-
-// Tx is the transaction within which a step is done or undone, for its own writes. It panics outside of one, where the step
-// would write what nobody commits or undoes with its state.
-func Tx(ctx context.Context) pgx.Tx {
-	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
-	if !ok {
-		panic("pgstore: the step is not run in a transaction; see checkpoint.Options.Transactional")
-	}
-	return tx
-}
-
 const selectState = `SELECT state FROM @checkpoint_states
 	WHERE lock_key = $1 AND operation_id = $2 AND (expires_at IS NULL OR expires_at > clock_timestamp())`
 
@@ -158,15 +146,16 @@ func (s *Store) SaveWith(ctx context.Context, key checkpoint.Key, next checkpoin
 			return fmt.Errorf("pgstore: save %s: %w", key, checkpoint.ErrLost)
 		}
 		// Steps take as long as they take: only our own statements are bounded.
-		save, err := work(context.WithValue(ctx, txKey{}, tx))
-		if err != nil {
+		t := &transaction{tx: tx}
+		save, err := work(context.WithValue(ctx, txKey{}, t))
+		if err != nil && (save == nil || t.lost) {
 			failed = err
 			return err
 		}
 		if save.Head != next {
 			return fmt.Errorf("pgstore: a save with revision %d came for revision %d", save.Revision, next.Revision)
 		}
-		own, cancel := context.WithTimeout(ctx, ownTimeout)
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownTimeout)
 		defer cancel()
 		if err := s.save(own, tx, key, save); err != nil {
 			return err
