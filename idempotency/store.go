@@ -46,13 +46,21 @@ const (
 	ParkAsUnknown
 )
 
-// Terms are what an execution begins under.
+// Terms are what an execution begins under. Both times are a microsecond or more.
 type Terms struct {
 	// Lease is how long the execution may go without [Store.Extend]. It is the same wherever requests can have the same ids: a
 	// store may take a longer one for the work of a clock that was ahead, and shorten it.
 	Lease     time.Duration
 	Retention time.Duration // how long the answer is kept; at least the lease
 	OnCrash   CrashPolicy
+}
+
+// Validate is for those who write a [Store]. It returns an [ErrBadOptions] for times that are not positive.
+func (t Terms) Validate() error {
+	if min(t.Lease, t.Retention) < time.Microsecond {
+		return fmt.Errorf("%w: a lease of %s and a retention of %s", ErrBadOptions, t.Lease, t.Retention)
+	}
+	return nil
 }
 
 // Phase is where a key is.
@@ -85,7 +93,8 @@ type Entry struct {
 type Store interface {
 	// Begin makes the request the one that executes, unless its key is in flight, parked or answered. A key whose retention
 	// is over is as good as new; so is one that is in flight under [FreeAfterLease] and past its lease, but for its fence,
-	// which grows, and its fingerprint, which stays. It returns [ErrKeyReused] when the key stands for another request.
+	// which grows, and its fingerprint, which stays. It returns [ErrKeyReused] when the key stands for another request,
+	// and what [Terms.Validate] does.
 	Begin(ctx context.Context, r Request, t Terms) (Entry, error)
 	// Look tells where a key is.
 	Look(ctx context.Context, id ID) (Entry, error)

@@ -55,6 +55,9 @@ func clone(r idempotency.Response) idempotency.Response {
 
 // Begin implements [idempotency.Store].
 func (s *Store) Begin(_ context.Context, r idempotency.Request, t idempotency.Terms) (idempotency.Entry, error) {
+	if err := t.Validate(); err != nil {
+		return idempotency.Entry{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()

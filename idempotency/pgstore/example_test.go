@@ -38,7 +38,10 @@ func ExampleStore_Do() {
 // one order a key.
 func ExampleStore_CompleteIn() {
 	routes := func(pool *pgxpool.Pool) (http.Handler, error) {
-		keys := pgstore.New(pool, pgstore.Options{})
+		keys, err := pgstore.New(pool, pgstore.Options{})
+		if err != nil {
+			return nil, err
+		}
 		guard, err := idempotency.New(idempotency.Options{Store: keys, Principal: idempotency.Everybody})
 		if err != nil {
 			return nil, err

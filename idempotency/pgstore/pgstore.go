@@ -37,9 +37,13 @@ type Store struct {
 
 var _ idempotency.Store = (*Store)(nil)
 
-// New returns a store on db, whose table [Install] makes.
-func New(db DB, o Options) *Store {
-	return &Store{db: db, sql: newStatements(o.Schema), retention: cmp.Or(o.Retention, idempotency.DefaultRetention)}
+// New returns a store on db, whose table [Install] makes. It returns an error that wraps [idempotency.ErrBadOptions].
+func New(db DB, o Options) (*Store, error) {
+	s := &Store{db: db, sql: newStatements(o.Schema), retention: cmp.Or(o.Retention, idempotency.DefaultRetention)}
+	if err := s.terms().Validate(); err != nil {
+		return nil, fmt.Errorf("pgstore: %w", err)
+	}
+	return s, nil
 }
 
 // statements are the SQL, with the table's schema.
@@ -91,6 +95,9 @@ func (s *Store) in(tx pgx.Tx) *Store { return &Store{db: tx, sql: s.sql, retenti
 
 // Begin implements [idempotency.Store].
 func (s *Store) Begin(ctx context.Context, r idempotency.Request, t idempotency.Terms) (idempotency.Entry, error) {
+	if err := t.Validate(); err != nil {
+		return idempotency.Entry{}, fmt.Errorf("pgstore: begin: %w", err)
+	}
 	for range beginTries {
 		var fence int64
 		err := s.db.QueryRow(ctx, s.sql.begin, r.ID[:], r.Fingerprint[:], r.Execution, t.OnCrash == idempotency.ParkAsUnknown, t.Lease, t.Retention).

@@ -26,6 +26,11 @@ func (s *Store) CompleteIn(ctx context.Context, tx pgx.Tx, g idempotency.Grant, 
 	return err
 }
 
+// terms are those of Do. The lease doesn't matter: nobody sees the row before it is answered.
+func (s *Store) terms() idempotency.Terms {
+	return idempotency.Terms{Lease: idempotency.DefaultLease, Retention: s.retention}
+}
+
 // Do executes fn in a transaction of yours unless its key is answered, and keeps its answer in the same transaction: both
 // or neither take effect, with your commit. A transaction that executes the same key at the same time is waited for.
 // Replayed tells that the answer is that of an earlier transaction, and fn was not called.
@@ -38,9 +43,7 @@ func (s *Store) CompleteIn(ctx context.Context, tx pgx.Tx, g idempotency.Grant, 
 func (s *Store) Do(ctx context.Context, tx pgx.Tx, r idempotency.Request, fn func(context.Context) (idempotency.Response, error)) (
 	answer idempotency.Response, replayed bool, err error,
 ) {
-	// The lease doesn't matter: nobody sees the row before it is answered.
-	terms := idempotency.Terms{Lease: idempotency.DefaultLease, Retention: s.retention}
-	e, err := s.in(tx).Begin(ctx, r, terms)
+	e, err := s.in(tx).Begin(ctx, r, s.terms())
 	if err != nil {
 		return answer, false, err
 	}

@@ -62,6 +62,9 @@ func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(),
 
 // Begin implements [idempotency.Store].
 func (s *Store) Begin(ctx context.Context, r idempotency.Request, t idempotency.Terms) (idempotency.Entry, error) {
+	if err := t.Validate(); err != nil {
+		return idempotency.Entry{}, fmt.Errorf("redisstore: begin: %w", err)
+	}
 	park := "0"
 	if t.OnCrash == idempotency.ParkAsUnknown {
 		park = "1"

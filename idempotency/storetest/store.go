@@ -183,6 +183,19 @@ func (s *suite) parked() {
 	s.lost(store, g, false)
 }
 
+func (s *suite) badTerms() {
+	store, r := s.h.Open(), request()
+	for _, t := range []idempotency.Terms{
+		{}, {Lease: long}, {Retention: long}, {Lease: -long, Retention: long}, {Lease: long, Retention: -long},
+		{Lease: time.Microsecond - 1, Retention: long},
+	} {
+		if e, err := store.Begin(s.ctx(), r, t); !errors.Is(err, idempotency.ErrBadOptions) || e.Phase != idempotency.Absent {
+			s.Errorf("under %+v: %+v, %v", t, e, err)
+		}
+	}
+	s.phase(store, r.ID, idempotency.Absent)
+}
+
 func (s *suite) retention() {
 	store := s.h.Open()
 	// Complete alone sets the end: Redis forgets a key that is not completed within its lease and retention.

@@ -40,6 +40,7 @@ func tests() conformance.Suite[*suite] {
 		of("ExtendedLease", "I1", "an execution that extends its lease keeps its key", (*suite).extended),
 		of("Parked", "I3", "a key whose execution died with an unknown outcome is not executed again", (*suite).parked),
 		of("Retention", "I2", "an answer is kept for its time, and then forgotten", (*suite).retention),
+		of("TermsArePositive", "I2", "an execution without a lease or a retention does not begin", (*suite).badTerms),
 		of("RacesHaveOneWinner", "I1", "of many who begin, complete or release at once, one does", (*suite).races),
 		of("ConcurrentDuplicates", "I1 I2", "of 50 copies of a request at two processes, one is executed, and all get its answer", (*suite).duplicates),
 		of("CrashAtEachPointParked", "I1 I3", "the process dies at each point of a request whose effect can be looked for: there is one effect", (*suite).crashParked),
