@@ -30,8 +30,8 @@ const (
 	MinLease = 50 * time.Millisecond
 )
 
-// ErrBadOptions is returned by [New] when the options are not usable, by a [Store] that is made with such options or asked to begin
-// under such terms, and given by [KeepSwept] for a time that is not.
+// ErrBadOptions is returned by [New] when the options are not usable, by a [Store] that is asked to begin under such terms, and given
+// by [KeepSwept] for a time that is not.
 var ErrBadOptions = errors.New("idempotency: bad options")
 
 // Scope says which requests share their keys.

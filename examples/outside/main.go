@@ -120,9 +120,7 @@ func claims(ctx context.Context, pool *pgxpool.Pool) {
 
 func keys(ctx context.Context, pool *pgxpool.Pool) {
 	check(idempotencypg.Install(ctx, pool, schema))
-	rows, err := idempotencypg.New(pool, idempotencypg.Options{Schema: schema})
-	check(err)
-	for _, store := range []idempotency.Store{memstore.New(), rows} {
+	for _, store := range []idempotency.Store{memstore.New(), idempotencypg.New(pool, idempotencypg.Options{Schema: schema})} {
 		guard, err := idempotency.New(idempotency.Options{Store: store, Principal: idempotency.Everybody})
 		check(err)
 		calls := 0

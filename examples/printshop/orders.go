@@ -19,8 +19,7 @@ import (
 
 // newShop is the shop's HTTP handler: whatever of it changes something stands behind the middleware.
 func newShop(pool *pgxpool.Pool) http.Handler {
-	keys, err := pgstore.New(pool, pgstore.Options{Schema: schema})
-	check(err)
+	keys := pgstore.New(pool, pgstore.Options{Schema: schema})
 	once, err := idempotency.New(idempotency.Options{
 		Store:     keys,
 		Principal: func(r *http.Request) string { return r.Header.Get("X-Customer") }, // Whom your authentication has found.

@@ -38,10 +38,7 @@ func ExampleStore_Do() {
 // one order a key.
 func ExampleStore_CompleteIn() {
 	routes := func(pool *pgxpool.Pool) (http.Handler, error) {
-		keys, err := pgstore.New(pool, pgstore.Options{})
-		if err != nil {
-			return nil, err
-		}
+		keys := pgstore.New(pool, pgstore.Options{})
 		guard, err := idempotency.New(idempotency.Options{Store: keys, Principal: idempotency.Everybody})
 		if err != nil {
 			return nil, err

@@ -60,31 +60,13 @@ func connect(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	return pool
 }
 
-// made is for options that are right.
-func made(db DB, o Options) *Store {
-	s, err := New(db, o)
-	if err != nil {
-		panic(err)
-	}
-	return s
-}
-
-func TestBadOptions(t *testing.T) {
-	t.Parallel()
-	for _, retention := range []time.Duration{-1, -time.Hour, time.Nanosecond} {
-		if s, err := New(nil, Options{Retention: retention}); !errors.Is(err, idempotency.ErrBadOptions) || s != nil {
-			t.Errorf("a retention of %s: %v", retention, err)
-		}
-	}
-}
-
 // processes returns stores on two pools in turn, as two processes have them. A pool for each would take more connections than
 // the server has.
 func processes(t *testing.T, url string, o Options) func() idempotency.Store {
 	t.Helper()
 	var next atomic.Int64
 	pools := [2]*pgxpool.Pool{connect(t, url, 4), connect(t, url, 4)}
-	return func() idempotency.Store { return made(pools[next.Add(1)%2], o) }
+	return func() idempotency.Store { return New(pools[next.Add(1)%2], o) }
 }
 
 func TestConformance(t *testing.T) {

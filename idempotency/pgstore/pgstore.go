@@ -37,13 +37,9 @@ type Store struct {
 
 var _ idempotency.Store = (*Store)(nil)
 
-// New returns a store on db, whose table [Install] makes. It returns an error that wraps [idempotency.ErrBadOptions].
-func New(db DB, o Options) (*Store, error) {
-	s := &Store{db: db, sql: newStatements(o.Schema), retention: cmp.Or(o.Retention, idempotency.DefaultRetention)}
-	if err := s.terms().Validate(); err != nil {
-		return nil, fmt.Errorf("pgstore: %w", err)
-	}
-	return s, nil
+// New returns a store on db, whose table [Install] makes.
+func New(db DB, o Options) *Store {
+	return &Store{db: db, sql: newStatements(o.Schema), retention: cmp.Or(o.Retention, idempotency.DefaultRetention)}
 }
 
 // statements are the SQL, with the table's schema.

@@ -26,11 +26,6 @@ func (s *Store) CompleteIn(ctx context.Context, tx pgx.Tx, g idempotency.Grant, 
 	return err
 }
 
-// terms are those of Do. The lease doesn't matter: nobody sees the row before it is answered.
-func (s *Store) terms() idempotency.Terms {
-	return idempotency.Terms{Lease: idempotency.DefaultLease, Retention: s.retention}
-}
-
 // Do executes fn in a transaction of yours unless its key is answered, and keeps its answer in the same transaction: both
 // or neither take effect, with your commit. A transaction that executes the same key at the same time is waited for.
 // Replayed tells that the answer is that of an earlier transaction, and fn was not called.
@@ -38,12 +33,14 @@ func (s *Store) terms() idempotency.Terms {
 // When fn returns an error, nothing is kept and Do returns that error. Roll back after any error of Do's.
 //
 // It returns [idempotency.ErrKeyReused] when the key stands for another request, [ErrInFlight] and [ErrUnknown] where the
-// middleware has the key. The transaction should be READ COMMITTED; in a stricter one a key that was answered after the
+// middleware has the key, and [idempotency.ErrBadOptions] where [Options].Retention is negative. The transaction should be READ COMMITTED; in a stricter one a key that was answered after the
 // transaction began makes it fail, to be run again. Transactions with several keys should take them in one order.
 func (s *Store) Do(ctx context.Context, tx pgx.Tx, r idempotency.Request, fn func(context.Context) (idempotency.Response, error)) (
 	answer idempotency.Response, replayed bool, err error,
 ) {
-	e, err := s.in(tx).Begin(ctx, r, s.terms())
+	// The lease doesn't matter: nobody sees the row before it is answered.
+	terms := idempotency.Terms{Lease: idempotency.DefaultLease, Retention: s.retention}
+	e, err := s.in(tx).Begin(ctx, r, terms)
 	if err != nil {
 		return answer, false, err
 	}

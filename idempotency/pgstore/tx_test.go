@@ -53,7 +53,7 @@ func TestLeaseWrittenByAClockThatWasAhead(t *testing.T) {
 	url := pgtest.NewDatabase(t, migrate)
 	step := pgtest.Clock(t, url)
 	step(time.Hour)
-	s := made(connect(t, url, 4), Options{})
+	s := New(connect(t, url, 4), Options{})
 	terms := idempotency.Terms{Lease: time.Second, Retention: 24 * time.Hour}
 	for policy, want := range map[idempotency.CrashPolicy]idempotency.Phase{
 		idempotency.FreeAfterLease: idempotency.Started, idempotency.ParkAsUnknown: idempotency.Unknown,
@@ -87,7 +87,7 @@ func TestDo(t *testing.T) {
 	t.Parallel()
 	const copies = 20
 	pool := connect(t, pgtest.NewDatabase(t, migrate), 10)
-	s := made(pool, Options{})
+	s := New(pool, Options{})
 	errLost := errors.New("this transaction is rolled back")
 	for range count(5, 300) {
 		var (
@@ -144,7 +144,7 @@ func TestDo(t *testing.T) {
 func TestDoRefuses(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, pgtest.NewDatabase(t, migrate), 4)
-	s := made(pool, Options{})
+	s := New(pool, Options{})
 	do := func(r idempotency.Request, fail error) error {
 		var out error
 		// Committed whatever Do says, as by a caller who has forgotten.
@@ -171,6 +171,10 @@ func TestDoRefuses(t *testing.T) {
 		if err := do(request(fmt.Sprint(policy), "1"), nil); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
+	}
+	s = New(pool, Options{Retention: -time.Hour}) // The keys would be free at once.
+	if err := do(request("another", "1"), nil); !errors.Is(err, idempotency.ErrBadOptions) {
+		t.Errorf("a retention that is over before it begins: %v", err)
 	}
 }
 
@@ -226,7 +230,7 @@ func ask(h http.Handler, key string) *httptest.ResponseRecorder {
 func newShop(t *testing.T, url string, lease time.Duration, hold func(string)) (*shop, http.Handler) {
 	t.Helper()
 	pool := connect(t, url, 6)
-	s := &shop{pool: pool, keys: made(pool, Options{}), hold: hold}
+	s := &shop{pool: pool, keys: New(pool, Options{}), hold: hold}
 	h, err := s.wrap(lease)
 	testwait.Must(t, err)
 	return s, h
@@ -243,7 +247,7 @@ func victim(order string) error {
 	if err != nil {
 		return err
 	}
-	s := &shop{pool: pool, keys: made(pool, Options{}), hold: func(now string) {
+	s := &shop{pool: pool, keys: New(pool, Options{}), hold: func(now string) {
 		if now == at {
 			fmt.Println("at", now)
 			select {}

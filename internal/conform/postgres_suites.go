@@ -107,11 +107,7 @@ func (d *database) lockHarness(t *conformance.T) locktest.Harness {
 func (d *database) keyHarness(t *conformance.T, _ bool) keytest.Harness {
 	var next atomic.Int64
 	pools := [2]*pgxpool.Pool{d.pool(t), d.pool(t)}
-	return keytest.Harness{Open: func() idempotency.Store {
-		s, err := keys.New(pools[next.Add(1)%2], keys.Options{Schema: d.schema})
-		testwait.Must(t, err)
-		return s
-	}}
+	return keytest.Harness{Open: func() idempotency.Store { return keys.New(pools[next.Add(1)%2], keys.Options{Schema: d.schema}) }}
 }
 
 func (d *database) checkpointHarness(t *conformance.T) checkpointtest.Harness {

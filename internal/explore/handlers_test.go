@@ -81,10 +81,7 @@ func handlers() Scenario {
 
 // orderHandler takes orders, each of which is committed with its answer.
 func orderHandler(pool *pgxpool.Pool) (http.Handler, error) {
-	store, err := pgstore.New(pool, pgstore.Options{Schema: library})
-	if err != nil {
-		return nil, err
-	}
+	store := pgstore.New(pool, pgstore.Options{Schema: library})
 	guard, err := idempotency.New(idempotency.Options{Store: store, Principal: idempotency.Everybody, Scope: idempotency.PerRoute, Lease: 2 * time.Second})
 	if err != nil {
 		return nil, err
