@@ -41,7 +41,7 @@ type Changes map[string]any
 
 // Claim claims one row. It returns [ErrNotClaimable] when that can't be done now.
 func (c *Claims[ID]) Claim(ctx context.Context, db DB, id ID) (Claim[ID], error) {
-	got, err := c.ClaimSelected(ctx, db, uuid.New(), c.sql.oneSelection, id)
+	got, err := c.ClaimSelected(ctx, db, uuid.New(), c.sql.oneSelection, param(id))
 	if err != nil {
 		return Claim[ID]{}, err
 	}
@@ -144,7 +144,7 @@ func notHeld[ID comparable](err error, claim Claim[ID]) error {
 
 // end ends a claim, and reports whether the row was under it.
 func (c *Claims[ID]) end(ctx context.Context, db DB, sql open, claim Claim[ID], changes Changes) (bool, error) {
-	args := []any{claim.ID, claim.LockID, claim.Version}
+	args := []any{param(claim.ID), claim.LockID, claim.Version}
 	var set strings.Builder
 	for _, column := range slices.Sorted(maps.Keys(changes)) {
 		args = append(args, changes[column])
@@ -191,11 +191,11 @@ func (c *Claims[ID]) all(ctx context.Context, db DB, sql string, claims []Claim[
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	ids, locks, versions := make([]ID, len(claims)), make([]uuid.UUID, len(claims)), make([]int64, len(claims))
+	ids, locks, versions := make([]ID, len(claims)), make([]string, len(claims)), make([]int64, len(claims))
 	for i, claim := range claims {
-		ids[i], locks[i], versions[i] = claim.ID, claim.LockID, claim.Version
+		ids[i], locks[i], versions[i] = claim.ID, claim.LockID.String(), claim.Version
 	}
-	rows, err := db.Query(ctx, sql, ids, locks, versions)
+	rows, err := db.Query(ctx, sql, params(ids), locks, versions)
 	if err != nil {
 		return nil, err
 	}
@@ -217,6 +217,27 @@ func (c *Claims[ID]) all(ctx context.Context, db DB, sql string, claims []Claim[
 		}
 	}
 	return lost, nil
+}
+
+// param is an id as a parameter that pgx can encode without knowing its SQL type, as it must in mode exec.
+func param[ID comparable](id ID) any {
+	if b, ok := any(id).([16]byte); ok {
+		return uuid.UUID(b)
+	}
+	return id
+}
+
+// params is [param] for a list. The statements cast the list to the type of the table's ids, from text[] where [textual] says so.
+func params[ID comparable](ids []ID) any {
+	var zero ID
+	if !textual(zero) {
+		return ids
+	}
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = fmt.Sprint(param(id))
+	}
+	return texts
 }
 
 // ReleaseStale frees up to limit rows whose claim is older than age and had no heartbeat since, the oldest first, with

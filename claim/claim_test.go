@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/claim/claimtest"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -17,6 +21,59 @@ func TestConformance(t *testing.T) {
 		t.Helper()
 		return claimtest.Harness{Pool: newEnv(t).pool, Schema: "app"}
 	})
+}
+
+// TestModeExec runs the suite as behind an old pooler by transaction, where pgx prepares nothing and knows no SQL types.
+func TestModeExec(t *testing.T) {
+	t.Parallel()
+	t.Run("Suite", func(t *testing.T) {
+		t.Parallel()
+		claimtest.Run(t, func(t *testing.T) claimtest.Harness {
+			t.Helper()
+			return claimtest.Harness{Pool: execPool(t), Schema: "app"}
+		})
+	})
+	t.Run("UUID", func(t *testing.T) {
+		t.Parallel()
+		idsInModeExec(t, uuid.New())
+	})
+	t.Run("Bytes", func(t *testing.T) {
+		t.Parallel()
+		idsInModeExec(t, [16]byte(uuid.New()))
+	})
+}
+
+func execPool(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	c := newEnv(t).pool.Config()
+	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	pool, err := pgxpool.NewWithConfig(t.Context(), c)
+	testwait.Must(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// idsInModeExec claims a row by an id of another type than the suite's, and lets the claim live and end, repeatedly.
+func idsInModeExec[ID uuid.UUID | [16]byte](t *testing.T, id ID) {
+	t.Helper()
+	pool := execPool(t)
+	table := claim.Table{Name: "app.by_uuid"}
+	for _, sql := range []string{`CREATE TABLE app.by_uuid (id uuid PRIMARY KEY)`, table.DDL()} {
+		testwait.Must(t, testwait.Err(pool.Exec(t.Context(), sql)))
+	}
+	testwait.Must(t, testwait.Err(pool.Exec(t.Context(), `INSERT INTO app.by_uuid VALUES ($1)`, uuid.UUID(id))))
+	claims := claim.Must[ID](table)
+	one, err := claims.Claim(t.Context(), pool, id)
+	testwait.Must(t, err)
+	for _, end := range []func(context.Context, claim.DB, ...claim.Claim[ID]) ([]claim.Claim[ID], error){claims.Heartbeat, claims.FinishAll, claims.FinishAll} {
+		if lost, err := end(t.Context(), pool, one); err != nil || len(lost) != 0 {
+			t.Errorf("lost %v, %v", lost, err)
+		}
+	}
+	testwait.Check(t, claims.Finish(t.Context(), pool, one, nil))
+	two, err := claims.Claim(t.Context(), pool, id)
+	testwait.Must(t, err)
+	testwait.Check(t, claims.Fail(t.Context(), pool, two, nil))
 }
 
 func TestBadTables(t *testing.T) {

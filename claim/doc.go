@@ -28,6 +28,9 @@
 // transaction's other writes, or not at all. A finish whose answer was lost may be repeated: outside of transactions it succeeds;
 // in one it returns [ErrFinished], so that the transaction's writes are not made twice.
 //
+// In pgx's mode exec (default_query_exec_mode=exec, for older poolers), ids must be of a type whose SQL type is known, see
+// [Table.IDType], and so must the values of [Changes] be of types that pgx can encode without a column's type.
+//
 // The claim of a dead worker goes stale, and a sweep releases it: [Claims.ReleaseStale], or [Claims.KeepReleasing] in the
 // background. A slow worker keeps its claim by heartbeats ([Claims.Keep]); its context ends before the claim can have gone stale,
 // counted from when the claim was asked for. A claim dated later than now, after a clock that was ahead was put right, ages from

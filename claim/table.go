@@ -177,6 +177,9 @@ func sqlType(id any) string {
 	return ""
 }
 
+// textual reports whether lists of such ids are sent as text[]: in mode exec pgx can't encode others of UUIDs.
+func textual(id any) bool { return sqlType(id) == "uuid" }
+
 // statements are a table's SQL.
 type statements struct {
 	claimSelected open // the selection
@@ -204,7 +207,7 @@ func list(assignments string) string {
 	return ", " + assignments
 }
 
-func build(t Table) statements {
+func build(t Table, textual bool) statements {
 	var (
 		table, id              = quoteTable(t.Name), quote(t.ID)
 		lock, lockedAt, number = quote(t.LockID), quote(t.LockedAt), quote(t.Version)
@@ -213,7 +216,11 @@ func build(t Table) statements {
 		due                    = ""
 		order                  = id
 		times, _               = clockOf(t.TimeType)
+		idCast                 = "::" + t.IDType
 	)
+	if textual {
+		idCast = "::text[]" + idCast
+	}
 	// Lock ids are parameters of type uuid. A text column holds them as PostgreSQL writes them.
 	lockID := func(value string) string {
 		if t.LockIDType == "text" {
@@ -236,9 +243,9 @@ func build(t Table) statements {
 	if t.FinishedBy != None {
 		finish = fmt.Sprintf("%s, %s = %s%s", unlocked, quote(t.FinishedBy), lock, list(t.OnFinish)) // Of what the row was before.
 		finished = fmt.Sprintf("SELECT h.%[1]s, h.%[2]s FROM %[3]s AS h "+
-			"JOIN unnest($1::%[4]s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
+			"JOIN unnest($1%[4]s[], $2::text[]::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
 			"ON h.%[1]s = mine.claimed_id AND h.%[5]s = %[6]s AND h.%[2]s = mine.claimed_version",
-			id, number, table, t.IDType, quote(t.FinishedBy), lockID("mine.claimed_by"))
+			id, number, table, idCast, quote(t.FinishedBy), lockID("mine.claimed_by"))
 	}
 	single := func(set string) open {
 		return open{
@@ -248,10 +255,10 @@ func build(t Table) statements {
 	}
 	// The rows are locked in the order of their ids first: a heartbeat and an end of the same claims may meet.
 	mine := fmt.Sprintf("FROM (SELECT h.%[1]s AS held_id, h.%[2]s AS held_by, h.%[3]s AS held_version FROM %[4]s AS h "+
-		"JOIN unnest($1::%[5]s[], $2::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
+		"JOIN unnest($1%[5]s[], $2::text[]::uuid[], $3::bigint[]) AS mine (claimed_id, claimed_by, claimed_version) "+
 		"ON h.%[1]s = ANY (ARRAY[mine.claimed_id]) AND %[6]s ORDER BY h.%[1]s FOR NO KEY UPDATE OF h) AS held "+
 		"WHERE t.%[1]s = ANY (ARRAY[held_id]) AND %[7]s RETURNING t.%[1]s, t.%[3]s",
-		id, lock, number, table, t.IDType,
+		id, lock, number, table, idCast,
 		is(fmt.Sprintf("h.%s = %s AND h.%s = mine.claimed_version", lock, lockID("mine.claimed_by"), number)),
 		is(fmt.Sprintf("t.%s = held_by AND t.%s = held_version", lock, number)))
 	return statements{
@@ -287,14 +294,14 @@ func build(t Table) statements {
 // description is not usable; whether the table is there is not looked at.
 func New[ID comparable](t Table) (*Claims[ID], error) {
 	t = t.withDefaults()
+	var zero ID
 	if t.IDType == "" {
-		var zero ID
 		t.IDType = sqlType(zero)
 	}
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	return &Claims[ID]{sql: build(t)}, nil
+	return &Claims[ID]{sql: build(t, textual(zero))}, nil
 }
 
 // Must is New for descriptions that are constants of the program; it panics where New returns an error.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -131,6 +132,16 @@ func Send(ctx context.Context, tx pgx.Tx, b *pgx.Batch) error {
 		return nil
 	}
 	return tx.SendBatch(ctx, b).Close()
+}
+
+// Texts are ids as a parameter of type text[], to be cast to uuid[]: pgx has to know a parameter's SQL type to encode a []uuid.UUID,
+// and does not in mode exec.
+func Texts(ids []uuid.UUID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = id.String()
+	}
+	return out
 }
 
 // Rows reads rows in a transaction.

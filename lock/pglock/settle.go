@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -80,7 +81,7 @@ func (t *tables) endAhead(ctx context.Context, db execer, ids []uuid.UUID) error
 	if len(ids) == 0 {
 		return nil
 	}
-	_, err := db.Exec(ctx, t.st.EndAhead, texts(ids))
+	_, err := db.Exec(ctx, t.st.EndAhead, pgkit.Texts(ids))
 	return err
 }
 

@@ -149,14 +149,6 @@ func (b *Backend) ids() []uuid.UUID {
 	return slices.Collect(maps.Keys(b.waiters))
 }
 
-func texts(ids []uuid.UUID) []string {
-	out := make([]string, len(ids))
-	for i, id := range ids {
-		out[i] = id.String()
-	}
-	return out
-}
-
 // watch looks after the waiting requests, until the backend is closed.
 func (b *Backend) watch() {
 	timer := time.NewTimer(PollInterval)
@@ -188,7 +180,7 @@ func (b *Backend) inspectFresh(ids []uuid.UUID) {
 	ctx, cancel := context.WithTimeout(b.base, pollTimeout)
 	defer cancel()
 	var waitedFor bool
-	err := b.pool.QueryRow(ctx, b.st.WaitedFor, texts(ids)).Scan(&waitedFor)
+	err := b.pool.QueryRow(ctx, b.st.WaitedFor, pgkit.Texts(ids)).Scan(&waitedFor)
 	if err == nil && waitedFor {
 		err = b.resolve(ctx)
 	}
@@ -218,18 +210,18 @@ func (b *Backend) poll() time.Duration {
 		waitedFor bool
 	)
 	// Two batches: the first one's row locks are not to be kept for the reads.
-	rows, err := b.pool.Query(ctx, b.st.KeepAlive, texts(ids), aliveFor.Microseconds())
+	rows, err := b.pool.Query(ctx, b.st.KeepAlive, pgkit.Texts(ids), aliveFor.Microseconds())
 	if err == nil {
 		alive, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 	}
 	if err == nil {
 		var batch pgx.Batch
-		batch.Queue(b.st.FreeKeys, texts(alive)).Query(func(rows pgx.Rows) (err error) {
+		batch.Queue(b.st.FreeKeys, pgkit.Texts(alive)).Query(func(rows pgx.Rows) (err error) {
 			free, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err
 		})
-		batch.Queue(b.st.NextExpiry, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry, &ahead) })
-		batch.Queue(b.st.WaitedFor, texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
+		batch.Queue(b.st.NextExpiry, pgkit.Texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&expiry, &ahead) })
+		batch.Queue(b.st.WaitedFor, pgkit.Texts(alive)).QueryRow(func(row pgx.Row) error { return row.Scan(&waitedFor) })
 		err = b.pool.SendBatch(ctx, &batch).Close()
 	}
 	if err == nil && len(free) > 0 {

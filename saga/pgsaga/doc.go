@@ -25,7 +25,7 @@
 //
 // # Behind a connection pooler
 //
-// Steps are transactions, and may go through a pooler that assigns connections by transaction. Two-phase commits must not:
+// Steps are transactions, and may go through a pooler that assigns connections by transaction, also in pgx's mode exec. Two-phase commits must not:
 // [Database.EndPrepared] holds a lock of its session over several statements. Give such databases a direct address.
 //
 // # What it does not promise

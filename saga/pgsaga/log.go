@@ -99,7 +99,7 @@ const (
 	sagaFields = `id, number, name, protocol, input, status, reason, steps, decided, coordinator, cancelled, owner, term,
 		lease_expires_at, version, next_at, attempts, last_error, created_at, updated_at, ended_at, key, fingerprint, execution, deadline_at`
 	oneSaga    = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1`
-	manySagas  = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = ANY ($1)`
+	manySagas  = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = ANY ($1::text[]::uuid[])`
 	lockSaga   = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 FOR NO KEY UPDATE`
 	askedSagas = `SELECT ` + sagaFields + ` FROM @sagas WHERE id = $1 OR key = $2`
 	// A key or id that was taken meanwhile is a unique violation: the transaction runs again and sees by whom.
@@ -129,18 +129,18 @@ const (
 	rightSagas = `UPDATE @sagas SET updated_at = least(updated_at, clock_timestamp()),
 				next_at = CASE WHEN updated_at > clock_timestamp() THEN least(next_at, clock_timestamp() + (next_at - updated_at)) ELSE next_at END,
 				lease_expires_at = least(lease_expires_at, clock_timestamp() + $2::bigint * interval '1 microsecond')
-			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1) AND status = 'pending' AND ` + aheadSaga + ` FOR NO KEY UPDATE SKIP LOCKED)`
+			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1::text[]::uuid[]) AND status = 'pending' AND ` + aheadSaga + ` FOR NO KEY UPDATE SKIP LOCKED)`
 	takeSagas = `UPDATE @sagas SET owner = $1, term = term + 1, version = version + 1, lease_expires_at = clock_timestamp() + $2::bigint * interval '1 microsecond'
-			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($3) AND status = 'pending' AND next_at <= clock_timestamp()
+			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($3::text[]::uuid[]) AND status = 'pending' AND next_at <= clock_timestamp()
 				AND lease_expires_at <= clock_timestamp() FOR NO KEY UPDATE SKIP LOCKED)
 			RETURNING ` + sagaFields
 	renewSagas = `UPDATE @sagas SET lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
-			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($2) AND owner = $1 AND status = 'pending' AND lease_expires_at > to_timestamp(0)
+			WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($2::text[]::uuid[]) AND owner = $1 AND status = 'pending' AND lease_expires_at > to_timestamp(0)
 				FOR NO KEY UPDATE SKIP LOCKED)
 			RETURNING id`
-	endedSagas = `SELECT id FROM @sagas WHERE ended_at < clock_timestamp() - $1::bigint * interval '1 microsecond' AND id <> ALL (coalesce($2::uuid[], '{}'))
+	endedSagas = `SELECT id FROM @sagas WHERE ended_at < clock_timestamp() - $1::bigint * interval '1 microsecond' AND id <> ALL ($2::text[]::uuid[])
 			ORDER BY ended_at LIMIT $3`
-	removeSagas = `DELETE FROM @sagas WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1) AND status <> 'pending' FOR UPDATE SKIP LOCKED)`
+	removeSagas = `DELETE FROM @sagas WHERE id IN (SELECT id FROM @sagas WHERE id = ANY ($1::text[]::uuid[]) AND status <> 'pending' FOR UPDATE SKIP LOCKED)`
 )
 
 // claimKey takes a lock of an idempotency key until the commit. The key belongs to its saga until the answer is decided, and
@@ -305,12 +305,12 @@ func (l *Log) Claim(ctx context.Context, owner uuid.UUID, names []string, ttl ti
 			return id, err
 		}, l.schema.in(dueSagas), limit, ttl.Microseconds(), names)
 		if err == nil && len(ahead) > 0 {
-			_, err = tx.Exec(ctx, l.schema.in(rightSagas), ahead, ttl.Microseconds())
+			_, err = tx.Exec(ctx, l.schema.in(rightSagas), pgkit.Texts(ahead), ttl.Microseconds())
 		}
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		claimed, err = pgkit.Rows(ctx, tx, scan, l.schema.in(takeSagas), owner, ttl.Microseconds(), ids)
+		claimed, err = pgkit.Rows(ctx, tx, scan, l.schema.in(takeSagas), owner, ttl.Microseconds(), pgkit.Texts(ids))
 		return err
 	})
 	return claimed, err
@@ -318,7 +318,7 @@ func (l *Log) Claim(ctx context.Context, owner uuid.UUID, names []string, ttl ti
 
 // Find implements [saga.Reader].
 func (l *Log) Find(ctx context.Context, ids []uuid.UUID) ([]*saga.Saga, error) {
-	return rowsOf(ctx, l.upkeep, "saga.find", scan, l.schema.in(manySagas), ids)
+	return rowsOf(ctx, l.upkeep, "saga.find", scan, l.schema.in(manySagas), pgkit.Texts(ids))
 }
 
 // rowsOf runs a statement in a transaction of its own, and reads its rows.
@@ -333,7 +333,7 @@ func rowsOf[T any](ctx context.Context, run Run, name string, scan pgx.RowToFunc
 // Renew implements [saga.Store]. A row that is being written at this moment is renewed the next time. A lease that was given
 // up is not.
 func (l *Log) Renew(ctx context.Context, owner uuid.UUID, ids []uuid.UUID, ttl time.Duration) ([]uuid.UUID, error) {
-	return rowsOf(ctx, l.upkeep, "saga.renew", pgx.RowTo[uuid.UUID], l.schema.in(renewSagas), owner, ids, ttl.Microseconds())
+	return rowsOf(ctx, l.upkeep, "saga.renew", pgx.RowTo[uuid.UUID], l.schema.in(renewSagas), owner, pgkit.Texts(ids), ttl.Microseconds())
 }
 
 // Saga implements [saga.Reader].
@@ -380,8 +380,8 @@ func (s Schema) list(q saga.Query) (sql string, args []any) {
 		sql += fmt.Sprintf(` AND status = 'pending' AND attempts >= $%d`, len(args))
 	}
 	if q.IDs != nil {
-		args = append(args, q.IDs)
-		sql += fmt.Sprintf(` AND id = ANY ($%d)`, len(args))
+		args = append(args, pgkit.Texts(q.IDs))
+		sql += fmt.Sprintf(` AND id = ANY ($%d::text[]::uuid[])`, len(args))
 	}
 	return s.in(sql + order), args
 }
