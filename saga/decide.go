@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -192,6 +193,17 @@ func lastError(s *Saga) string {
 		}
 	}
 	return "saga: " + s.Reason
+}
+
+// hopeless is the reason of a transaction whose branch failed so that no further attempt would help, or nothing.
+func hopeless(err error) string {
+	switch {
+	case errors.Is(err, ErrTwoPhaseUnavailable): // It stays so until somebody restarts that database with other settings.
+		return ReasonTwoPhaseUnavailable
+	case errors.Is(err, ErrTransactionEnded): // The program would do so again, and repeat what it has committed.
+		return ReasonTransactionEnded
+	}
+	return ""
 }
 
 // stop says why the way forward of a saga has ended, or nothing.

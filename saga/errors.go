@@ -25,6 +25,9 @@ var (
 var (
 	// ErrTwoPhaseUnavailable is returned by a database that takes no prepared transactions.
 	ErrTwoPhaseUnavailable = errors.New("the database takes no prepared transactions (max_prepared_transactions is 0, or its engine has none): set it above 0 and restart the database, or use compensated steps")
+	// ErrTransactionEnded is returned by a branch whose function has ended the branch's transaction itself. Nothing is prepared. What
+	// the function had written before it committed stays, and is of no transaction.
+	ErrTransactionEnded = errors.New("the branch's function has ended its transaction, which only its caller may: remove its COMMIT or ROLLBACK")
 	// ErrNotPrepared is returned when a transaction that was decided to commit is neither prepared nor committed: the database
 	// has lost it, in a failover to a server that lacks its last commits, or somebody has ended it by hand.
 	ErrNotPrepared = errors.New("a transaction that was decided to commit is neither prepared nor committed")

@@ -278,9 +278,8 @@ func (s *Service) transact(r *run, branches []Branch) error {
 			s.hit(AfterPrepare, i)
 			continue
 		}
-		if errors.Is(err, ErrTwoPhaseUnavailable) {
-			// It stays so until somebody restarts that database with other settings: no further attempt would help.
-			saga.LastError, out, err = fmt.Sprintf("saga: prepare %s: %v", b.Name, err), Refuse(ReasonTwoPhaseUnavailable), nil
+		if reason := hopeless(err); reason != "" {
+			saga.LastError, out, err = fmt.Sprintf("saga: prepare %s: %v", b.Name, err), Refuse(reason), nil
 		}
 		// Nothing is decided, so nothing is committed. The one that failed may be prepared all the same.
 		if err = errors.Join(err, s.rollback(r, branches[:i+1])); err != nil {

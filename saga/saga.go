@@ -44,11 +44,12 @@ const StuckAfter = 10
 
 // ReasonCancelled is the reason of a step that an operator has cancelled, ReasonDeadline that of a step, or of a two-phase
 // transaction, for which it had become too late, ReasonTwoPhaseUnavailable that of a transaction one of whose databases takes
-// no prepared transactions.
+// no prepared transactions, ReasonTransactionEnded that of one with a branch that returned [ErrTransactionEnded].
 const (
 	ReasonCancelled           = "cancelled"
 	ReasonDeadline            = "deadline_exceeded"
 	ReasonTwoPhaseUnavailable = "two_phase_unavailable"
+	ReasonTransactionEnded    = "transaction_ended"
 )
 
 // StepState is what the log knows of a step or a branch.

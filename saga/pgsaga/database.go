@@ -49,6 +49,7 @@ type Database struct {
 	pool      *pgxpool.Pool
 	upkeep    *pgxpool.Pool
 	run       *runner
+	preparing *runner // of branches
 	schema    Schema
 	fencing   *runner // on upkeep, which waits for a fence for a moment only
 	committed func(ctx context.Context, id uuid.UUID) ([]string, error)
@@ -63,6 +64,8 @@ var _ saga.Participant = (*Database)(nil)
 func NewDatabase(pool *pgxpool.Pool, o Options) *Database {
 	o.LockTimeout = cmp.Or(o.LockTimeout, DefaultLockTimeout)
 	d := &Database{gate: pgkit.Gate{Schema: string(o.Schema)}, pool: pool, upkeep: cmp.Or(o.Upkeep, pool), run: newRunner(pool, o.LockTimeout), schema: o.Schema, committed: o.Committed}
+	d.preparing = newRunner(pool, o.LockTimeout)
+	d.preparing.Begin += "; " + setOwn
 	d.fencing = newRunner(d.upkeep, fenceTimeout)
 	if d.foreign = d.committed != nil; !d.foreign {
 		d.committed = d.marked
@@ -115,7 +118,10 @@ func (d *Database) once(f Transaction) func(context.Context, saga.Call) (saga.Ou
 	}
 }
 
-// Branch makes a branch of a two-phase commit of a transaction on this database.
+// Branch makes a branch of a two-phase commit of a transaction on this database. do must not end the transaction, neither by its
+// Commit or Rollback, also deferred, nor by a statement; savepoints and nested transactions are fine. A branch whose do has ended it
+// returns [saga.ErrTransactionEnded], and the whole two-phase transaction fails at once, with
+// [saga.ReasonTransactionEnded]. Nobody can take back what do has committed by itself.
 func (d *Database) Branch(name string, do Transaction) saga.Branch {
 	return saga.Branch{Name: name, Participant: d, Prepare: func(ctx context.Context, c saga.Call, gid string) (out saga.Outcome, err error) {
 		c.GID = gid
@@ -129,7 +135,10 @@ func (d *Database) Branch(name string, do Transaction) saga.Branch {
 			if err := checkResult(out.Result); err != nil {
 				return err
 			}
-			_, err = tx.Exec(ctx, d.schema.in(insertMark), c.Saga, c.Key(), outcomeDone, "", out.Result, gid)
+			tag, err := tx.Exec(ctx, d.schema.in(branchMark), c.Saga, c.Key(), outcomeDone, out.Result, gid)
+			if err == nil && tag.RowsAffected() == 0 {
+				err = saga.ErrTransactionEnded
+			}
 			return err
 		})
 		if errors.Is(err, errRefused) {
@@ -142,7 +151,7 @@ func (d *Database) Branch(name string, do Transaction) saga.Branch {
 // errRefused rolls the transaction of a refused branch back.
 var errRefused = errors.New("the branch was refused")
 
-// Prepare runs fn in a transaction and leaves it prepared under gid. It tries once. After fn's error, which it returns, and
+// Prepare runs fn in a transaction, which fn must not end, and leaves it prepared under gid. It tries once. After fn's error, which it returns, and
 // after [saga.ErrTwoPhaseUnavailable], nothing is prepared; after another error it may be all the same.
 func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Context, pgx.Tx) error) error {
 	if err := checkGID(gid); err != nil {
@@ -154,7 +163,7 @@ func (d *Database) Prepare(ctx context.Context, gid string, fn func(context.Cont
 		}
 		d.prepares.Store(true)
 	}
-	sent, err := d.run.Prepare(ctx, gid, fn)
+	sent, err := d.preparing.Prepare(ctx, gid, fn)
 	switch {
 	case sent && (pgkit.Code(err) == "55000" || pgkit.Refused(err)):
 		return fmt.Errorf("%w: %w", saga.ErrTwoPhaseUnavailable, err)

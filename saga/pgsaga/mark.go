@@ -13,8 +13,13 @@ import (
 )
 
 const (
-	insertMark = `INSERT INTO @saga_marks (saga, step, outcome, reason, result, gid, at) VALUES ($1, $2, $3, $4, $5, nullif($6, ''), clock_timestamp())`
-	claimMark  = insertMark + ` ON CONFLICT (saga, step) DO NOTHING`
+	claimMark = `INSERT INTO @saga_marks (saga, step, outcome, reason, result, at) VALUES ($1, $2, $3, $4, '', clock_timestamp())
+		ON CONFLICT (saga, step) DO NOTHING`
+	// setOwn marks a transaction as one that this package has begun. The setting ends with it, however that ends. A branch's mark,
+	// which proves that the branch was committed, is written nowhere else: not in a transaction that came after it, nor outside of any.
+	setOwn     = `SET LOCAL fairlead.saga = 'own'`
+	branchMark = `INSERT INTO @saga_marks (saga, step, outcome, reason, result, gid, at)
+		SELECT $1, $2, $3, '', $4, $5, clock_timestamp() WHERE current_setting('fairlead.saga', true) = 'own'`
 	resultMark = `UPDATE @saga_marks SET result = $3 WHERE saga = $1 AND step = $2`
 	selectMark = `SELECT outcome = 'refused', reason, result FROM @saga_marks WHERE saga = $1 AND step = $2`
 
@@ -46,7 +51,7 @@ func (s Schema) once(ctx context.Context, tx pgx.Tx, c saga.Call, f Transaction)
 		return out, err
 	}
 	defer func() { _ = nested.Rollback(context.WithoutCancel(ctx)) }() // After a commit it does nothing.
-	tag, err := nested.Exec(ctx, s.in(claimMark), c.Saga, c.Key(), outcomeDone, "", "", "")
+	tag, err := nested.Exec(ctx, s.in(claimMark), c.Saga, c.Key(), outcomeDone, "")
 	if err != nil {
 		return out, err
 	}
@@ -89,7 +94,7 @@ func checkResult(s string) error {
 // refuse notes a refusal, unless something was noted before.
 func (s Schema) refuse(ctx context.Context, tx pgx.Tx, c saga.Call, reason string) (saga.Outcome, error) {
 	out := saga.Refuse(reason) // Its reason can be stored, and is what a later execution reads.
-	tag, err := tx.Exec(ctx, s.in(claimMark), c.Saga, c.Key(), outcomeRefused, out.Reason, "", "")
+	tag, err := tx.Exec(ctx, s.in(claimMark), c.Saga, c.Key(), outcomeRefused, out.Reason)
 	if err != nil || tag.RowsAffected() == 1 {
 		return out, err
 	}

@@ -2,6 +2,7 @@ package pgsaga_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,70 @@ func TestTheViewOfDoubt(t *testing.T) {
 	}
 	if here, there := effects(t, h.pools[0], "true"), effects(t, h.pools[1], "true"); len(here)+len(there) > 0 {
 		t.Errorf("effects: %v, %v", here, there)
+	}
+}
+
+// TestEndedByItsFunction has branches whose functions end their transaction. Nothing of the two-phase transaction may be decided, and no
+// mark says that a branch was committed.
+func TestEndedByItsFunction(t *testing.T) {
+	t.Parallel()
+	h := openTwo(t)
+	exec := func(sql string) pgsaga.Transaction {
+		return func(ctx context.Context, tx pgx.Tx, c saga.Call) (saga.Outcome, error) {
+			if _, err := effect(ctx, tx, c); err != nil {
+				return saga.Outcome{}, err
+			}
+			return saga.Outcome{}, testwait.Err(tx.Exec(ctx, sql))
+		}
+	}
+	for name, do := range map[string]pgsaga.Transaction{
+		"Commit": func(ctx context.Context, tx pgx.Tx, _ saga.Call) (saga.Outcome, error) {
+			return saga.Outcome{}, tx.Commit(ctx)
+		},
+		"deferred Rollback": func(ctx context.Context, tx pgx.Tx, c saga.Call) (saga.Outcome, error) {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return effect(ctx, tx, c)
+		},
+		"COMMIT":           exec("COMMIT"),
+		"ROLLBACK":         exec("ROLLBACK"),
+		"COMMIT, BEGIN":    exec("COMMIT; BEGIN"),
+		"ROLLBACK, BEGIN":  exec("ROLLBACK; BEGIN"),
+		"COMMIT AND CHAIN": exec("COMMIT AND CHAIN"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
+				return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", do)}
+			}))
+			s, err := p.Run(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase})
+			testwait.Must(t, err)
+			if s.Status != saga.Failed || s.Reason != saga.ReasonTransactionEnded || s.Decided != 0 || s.Term != 1 || !strings.Contains(s.LastError, saga.ErrTransactionEnded.Error()) {
+				t.Errorf("%+v", s)
+			}
+			gids, err := h.parts[1].Committed(t.Context(), s.ID)
+			if err != nil || len(gids) > 0 {
+				t.Errorf("committed: %v, %v", gids, err)
+			}
+			if here, left := effects(t, h.pools[0], "saga = $1", s.ID), h.inDoubt(t); len(here)+len(left) > 0 {
+				t.Errorf("effects %v, in doubt %v", here, left)
+			}
+		})
+	}
+	// Savepoints are the function's own.
+	nested := func(ctx context.Context, tx pgx.Tx, c saga.Call) (out saga.Outcome, err error) {
+		undone := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			_, _ = effect(ctx, tx, c)
+			return errFlaky
+		})
+		if !errors.Is(undone, errFlaky) {
+			return out, undone
+		}
+		return out, pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return testwait.Err(effect(ctx, tx, c)) })
+	}
+	p := newProcess(t, h.pools[0], h.options(func(*saga.Saga) []saga.Branch {
+		return []saga.Branch{h.parts[0].Branch("here", effect), h.parts[1].Branch("there", nested)}
+	}))
+	if s, err := p.Run(testwait.Context(t, patience), saga.New{Name: "both", Protocol: saga.TwoPhase}); err != nil || s.Status != saga.Completed || len(effects(t, h.pools[1], "saga = $1", s.ID)) != 1 {
+		t.Errorf("%+v, %v", s, err)
 	}
 }
 
