@@ -34,9 +34,12 @@ type Claim[ID comparable] struct {
 }
 
 // Claims works on one table. It is safe for concurrent use.
-type Claims[ID comparable] struct{ sql statements }
+type Claims[ID comparable] struct {
+	sql statements
+	own []string // columns that nobody else may write
+}
 
-// Changes are columns of yours and the values that they get when a claim ends.
+// Changes are columns of yours and the values that they get when a claim ends. Those of the claim are refused with [ErrOwnColumn].
 type Changes map[string]any
 
 // Claim claims one row. It returns [ErrNotClaimable] when that can't be done now.
@@ -147,6 +150,9 @@ func (c *Claims[ID]) end(ctx context.Context, db DB, sql open, claim Claim[ID], 
 	args := []any{param(claim.ID), claim.LockID, claim.Version}
 	var set strings.Builder
 	for _, column := range slices.Sorted(maps.Keys(changes)) {
+		if slices.Contains(c.own, column) {
+			return false, fmt.Errorf("%w: %s", ErrOwnColumn, column)
+		}
 		args = append(args, changes[column])
 		set.WriteString(", " + quote(column) + " = $" + strconv.Itoa(len(args)))
 	}

@@ -1,8 +1,10 @@
 package claim_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +99,25 @@ func TestBadTables(t *testing.T) {
 		t.Errorf("an id of unknown type: %v", err)
 	}
 	testwait.Check(t, testwait.Err(claim.New[odd](claim.Table{Name: "t", IDType: "pair"})))
+}
+
+// TestOwnColumns: changes can't touch what says whose a row is. Nothing is sent.
+func TestOwnColumns(t *testing.T) {
+	t.Parallel()
+	for _, table := range []claim.Table{{Name: "t"}, {Name: "t", LockID: "a", LockedAt: "b", Version: "c", FinishedBy: "d"}} {
+		claims := claim.Must[int64](table)
+		for _, column := range []string{
+			cmp.Or(table.LockID, "execution_lock_id"), cmp.Or(table.LockedAt, "execution_locked_at"),
+			cmp.Or(table.Version, "execution_version"), cmp.Or(table.FinishedBy, "execution_finished_by"),
+		} {
+			for what, end := range map[string]func(context.Context, claim.DB, claim.Claim[int64], claim.Changes) error{"finish": claims.Finish, "fail": claims.Fail} {
+				err := end(t.Context(), deaf{}, claim.Claim[int64]{ID: 1}, claim.Changes{"note": "", column: nil})
+				if !errors.Is(err, claim.ErrOwnColumn) || !strings.Contains(err.Error(), column) {
+					t.Errorf("%s, %s: %v", what, column, err)
+				}
+			}
+		}
+	}
 }
 
 // TestStaleTimesArePositive: a time of nothing would release claims that are alive.

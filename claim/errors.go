@@ -16,6 +16,10 @@ var ErrNotClaimable = errors.New("claim: not claimable")
 // ErrBadTable is returned by New when the description of the table is not usable.
 var ErrBadTable = errors.New("claim: bad table")
 
+// ErrOwnColumn is returned by Finish and Fail, which have asked the database for nothing, when the changes name a column of the claim:
+// [Table.LockID], [Table.LockedAt], [Table.Version] or [Table.FinishedBy].
+var ErrOwnColumn = errors.New("claim: the changes name a column that the claim itself writes")
+
 // ErrFinished is returned by Finish, in a transaction (a pgx.Tx), when the same claim had been finished before: an earlier run of
 // the transaction was committed, with whatever else it wrote. Roll this one back. It wraps [ErrLost].
 var ErrFinished = fmt.Errorf("%w: finished before by the same claim", ErrLost)

@@ -301,7 +301,7 @@ func New[ID comparable](t Table) (*Claims[ID], error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	return &Claims[ID]{sql: build(t, textual(zero))}, nil
+	return &Claims[ID]{sql: build(t, textual(zero)), own: []string{t.LockID, t.LockedAt, t.Version, t.FinishedBy}}, nil
 }
 
 // Must is New for descriptions that are constants of the program; it panics where New returns an error.
