@@ -17,7 +17,8 @@ import (
 // Start makes a saga and runs it in the background; it returns when the intent is in the log. Where there is one of this id
 // already, it returns that one, so that a request can be repeated until it succeeds; [ErrOtherSaga] says that it has another
 // name, protocol or input. Other errors: [ErrUnknownDefinition], [ErrTooManyRuns], [ErrClosed], and those of [Store]; after
-// an unknown outcome the same id tells.
+// an unknown outcome the same id tells. An input that is no JSON, a negative deadline and a plan that can't be executed are
+// refused.
 func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 	if n.ID == uuid.Nil {
 		n.ID = newID()
@@ -28,6 +29,9 @@ func (s *Service) Start(ctx context.Context, n New) (*Saga, error) {
 	}
 	if !json.Valid(n.Input) {
 		return nil, errors.New("saga: start: the input is no JSON")
+	}
+	if n.Deadline < 0 {
+		return nil, fmt.Errorf("saga: start: the deadline is negative: %s", n.Deadline)
 	}
 	if _, err := s.definition(n.Name); err != nil {
 		return nil, fmt.Errorf("saga: start: %w", err)

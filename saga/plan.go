@@ -53,10 +53,11 @@ const undoPrefix = "undo."
 
 // Step is a step of a compensated saga. Both functions may be called again after an error, by another process too, and
 // must then change nothing a second time: a mark in the database that has the effect (package pgsaga), or the call's key,
-// see to that. An error says that the outcome is not known.
+// see to that. An error says that the outcome is not known; a panic and [runtime.Goexit] are errors, too. They are called in
+// goroutines of their own.
 type Step struct {
 	Name string
-	Do   func(ctx context.Context, c Call) (Outcome, error)
+	Do   func(ctx context.Context, c Call) (Outcome, error) // is required
 	// Undo must not refuse; nil where there is nothing to undo.
 	Undo func(ctx context.Context, c Call) (Outcome, error)
 }
@@ -113,9 +114,24 @@ func (p *Plan) names() []string {
 	return names
 }
 
+// check finds parts that can't be executed.
+func (p *Plan) check() error {
+	for i := range p.Steps {
+		if p.Steps[i].Do == nil {
+			return fmt.Errorf("%w: step %q has no Do", errBadPlan, p.Steps[i].Name)
+		}
+	}
+	for i := range p.Branches {
+		if b := &p.Branches[i]; b.Prepare == nil || b.Participant == nil {
+			return fmt.Errorf("%w: branch %q lacks Prepare or Participant", errBadPlan, b.Name)
+		}
+	}
+	return nil
+}
+
 // Definition makes plans for the sagas of its name. Plan must give the same steps whenever it is asked about the same saga:
-// a process may come to resume it that runs a later version of the program. Its error, or panic, is a failure of the saga, which
-// is tried again.
+// a process may come to resume it that runs a later version of the program. Its error, panic or
+// [runtime.Goexit] is a failure of the saga, which is tried again. So is a step without Do.
 type Definition struct {
 	Name string
 	Plan func(s *Saga) (Plan, error)
@@ -124,8 +140,8 @@ type Definition struct {
 // maxSteps bounds the log's rows. Longer operations are for package checkpoint.
 const maxSteps = 100
 
-// errBadPlan is returned for names that the log, or a mark, could not tell apart.
-var errBadPlan = errors.New("a plan has from 1 to 100 steps, or branches, with different names of 1 to 64 characters of A-Z a-z 0-9 _ : @ -, points within")
+// errBadPlan is returned for parts that can't be executed, and for names that the log, or a mark, could not tell apart.
+var errBadPlan = errors.New("a plan has from 1 to 100 steps with a Do, or complete branches, with different names of 1 to 64 characters of A-Z a-z 0-9 _ : @ -, points within")
 
 func checkNames(names []string) error {
 	valid := regexp.MustCompile(`^[A-Za-z0-9_:@-][A-Za-z0-9._:@-]{0,63}$`)

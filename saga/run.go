@@ -162,19 +162,45 @@ func (s *Service) definition(name string) (Definition, error) {
 	return d, nil
 }
 
-// plan asks a saga's definition. A panic in it is an error, as in a step, see [Service.execute].
+// plan asks a saga's definition.
 func (s *Service) plan(saga *Saga) (p Plan, err error) {
 	d, err := s.definition(saga.Name)
 	if err != nil {
 		return p, err
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			s.o.Logger.Error("saga: a definition panicked", "saga", saga.ID, "definition", saga.Name, "panic", v, "stack", string(debug.Stack()))
-			err = fmt.Errorf("plan of %q: panic: %v", saga.Name, v)
-		}
+	err = s.shielded(saga.ID, "the plan of "+saga.Name, func() (err error) {
+		p, err = d.Plan(saga)
+		return err
+	})
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		return Plan{}, fmt.Errorf("plan of %q: %w", saga.Name, err)
+	}
+	return p, nil
+}
+
+// errGoexit is the failure of a function that ended its goroutine.
+var errGoexit = errors.New("runtime.Goexit was called, as FailNow of package testing does")
+
+// shielded calls a function of the program in a goroutine of its own. A panic or a [runtime.Goexit] there is an error: the one must not
+// take down a process that would only meet it again when it is back, the other not end a run whose lease is renewed.
+func (s *Service) shielded(id uuid.UUID, what string, f func() error) (err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				s.o.Logger.Error("saga: a panic", "saga", id, "in", what, "panic", p, "stack", string(debug.Stack()))
+				err = fmt.Errorf("panic: %v", p)
+			}
+		}()
+		err = errGoexit
+		err = f()
 	}()
-	return d.Plan(saga)
+	<-done
+	return err
 }
 
 // compensated runs the steps of a saga, and undoes them where one is refused.
@@ -211,18 +237,14 @@ func (s *Service) compensated(r *run, steps []Step) error {
 	}
 }
 
-// execute calls a step's function within its time. A panic in it must not take down a process that would only meet it
-// again when it is back.
+// execute calls a step's function within its time.
 func (s *Service) execute(ctx context.Context, c Call, f func(context.Context, Call) (Outcome, error)) (out Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.StepTimeout)
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			s.o.Logger.ErrorContext(ctx, "saga: a step panicked", "saga", c.Saga, "step", c.Key(), "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	out, err = f(ctx, c)
+	err = s.shielded(c.Saga, "step "+c.Key(), func() (err error) {
+		out, err = f(ctx, c)
+		return err
+	})
 	if err == nil && c.Undo && out.Refused {
 		err = fmt.Errorf("%w: %s", errUndoRefused, out.Reason)
 	}

@@ -108,7 +108,7 @@ type New struct {
 	// Steps are the names of the plan's steps or branches; nil: the definition is asked.
 	Steps []string
 	// Deadline is how long after its beginning the way forward ends: what is not done then is cancelled, what is done is
-	// undone. 0 means never.
+	// undone. 0 means never; it must not be negative.
 	Deadline time.Duration
 	// Refusal, if any, is the decision: there will be no saga.
 	Refusal error

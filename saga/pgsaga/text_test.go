@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,29 +166,5 @@ func TestBadBranchResult(t *testing.T) {
 	_, err := h.parts[0].Branch("here", nul).Prepare(t.Context(), c, saga.GID("saga:test", c.Saga, 1, 0))
 	if err == nil || !strings.Contains(err.Error(), "the result ") || len(h.inDoubt(t)) > 0 {
 		t.Error(err)
-	}
-}
-
-// TestPanickingPlan has a definition that panics over a saga that it has begun: the process lives, the saga is shown as stuck,
-// and is finished when the definition is right again.
-func TestPanickingPlan(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t)
-	d := pgsaga.NewDatabase(pool, pgsaga.Options{Schema: testSchema})
-	var broken, began atomic.Bool
-	broken.Store(true)
-	p := newProcess(t, pool, saga.Options{Definitions: []saga.Definition{{Name: "panics", Plan: func(*saga.Saga) (saga.Plan, error) {
-		if began.Swap(true) && broken.Load() {
-			panic(foreign)
-		}
-		return saga.Plan{Steps: []saga.Step{d.Step("only", effect, nil)}}, nil
-	}}}})
-	s := stuckSaga(t, p, "panics")
-	if !strings.HasSuffix(s.LastError, "panic: "+kept) {
-		t.Errorf("%+v", s)
-	}
-	broken.Store(false)
-	if s, err := p.Wait(testwait.Context(t, patience), s.ID); err != nil || s.Status != saga.Completed {
-		t.Errorf("%+v, %v", s, err)
 	}
 }
