@@ -186,7 +186,11 @@ func (s *suite) parked() {
 func (s *suite) badTerms() {
 	store, r := s.h.Open(), request()
 	for _, t := range []idempotency.Terms{
-		{}, {Lease: long}, {Retention: long}, {Lease: -long, Retention: long}, {Lease: long, Retention: -long},
+		{},
+		{Lease: long},
+		{Retention: long},
+		{Lease: -long, Retention: long},
+		{Lease: long, Retention: -long},
 		{Lease: time.Microsecond - 1, Retention: long},
 	} {
 		if e, err := store.Begin(s.ctx(), r, t); !errors.Is(err, idempotency.ErrBadOptions) || e.Phase != idempotency.Absent {

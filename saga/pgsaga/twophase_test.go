@@ -105,7 +105,7 @@ func TestTheViewOfDoubt(t *testing.T) {
 
 // TestEndedByItsFunction has branches whose functions end their transaction. Nothing of the two-phase transaction may be decided, and no
 // mark says that a branch was committed.
-func TestEndedByItsFunction(t *testing.T) {
+func TestEndedByItsFunction(t *testing.T) { //nolint:tparallel // One after the other: what is in doubt is looked for in all of a database.
 	t.Parallel()
 	h := openTwo(t)
 	exec := func(sql string) pgsaga.Transaction {
