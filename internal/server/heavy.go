@@ -281,6 +281,10 @@ func (s *shelf[V]) get(ctx context.Context, key string, fill func() (V, int64, e
 					err = &groupcommit.PanicError{Value: p, Stack: debug.Stack()}
 				}
 			}()
+			if _, done, ok := s.take(key); ok { // Another flight has ended since the look. A key is kept once: its other value would take it along.
+				done()
+				return nil, nil
+			}
 			value, size, err := fill()
 			if err == nil {
 				s.keep(key, value, size)

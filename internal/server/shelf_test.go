@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -98,6 +99,31 @@ func TestShelfMakesOnce(t *testing.T) {
 	others.Wait()
 	if made != 1 {
 		t.Errorf("made %d times", made)
+	}
+}
+
+// TestShelfMakesOnceInARow: who looks before a value is kept, and asks for it afterwards, does not have it made again.
+func TestShelfMakesOnceInARow(t *testing.T) {
+	t.Parallel()
+	var made atomic.Int64
+	s := newShelf[int](2, 100, nil)
+	for range 2000 {
+		made.Store(0)
+		s.clear()
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				_, done, err := s.get(t.Context(), "x", func() (int, int64, error) { made.Add(1); return 7, 1, nil })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				done()
+			})
+		}
+		if all.Wait(); made.Load() != 1 {
+			t.Fatalf("made %d times", made.Load())
+		}
 	}
 }
 
