@@ -342,8 +342,8 @@ func isLoopbackName(host string) bool {
 	return err == nil && a.IP.IsLoopback()
 }
 
-// unprepared reports whether a database's URL has statements run without being prepared. A server prepares its own, so that PostgreSQL knows the types of
-// what is sent; a transaction pooler keeps them apart. What is no URL at all is found when it is used.
+// unprepared reports whether a database's URL says that statements are run without being prepared. A server prepares its statements, so that pgx knows
+// the types of their parameters. A malformed URL is reported when the server connects.
 func unprepared(url string) (mode pgx.QueryExecMode, bad bool) {
 	config, err := pgx.ParseConfig(url)
 	if url == "" || err != nil {

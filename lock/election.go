@@ -62,7 +62,7 @@ type Election struct {
 }
 
 // NewElection returns a candidate for the leadership that has a name: a key among the locker's locks. It returns
-// [ErrInvalid] when the name, the candidate's, or the TTL is not within the limits.
+// [ErrInvalid] when there is no locker, or the name, the candidate's, or the TTL is not within the limits.
 func NewElection(l *Locker, name string, o ElectionOptions) (*Election, error) {
 	if o.TTL == 0 {
 		o.TTL = DefaultTermTTL

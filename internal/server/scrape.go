@@ -31,8 +31,8 @@ var textFormat = expfmt.NewFormat(expfmt.TypeTextPlain) //nolint:gochecknoglobal
 // scrape is a page of metrics. It is shared by all who wait for it.
 type scrape struct{ plain, zipped []byte }
 
-// scrapes makes pages of metrics, which nobody needs a credential for. Whoever asks gets one that was begun afterwards, and all who wait get the
-// same.
+// scrapes makes pages of metrics. No credential is needed for them. A request gets a page that was begun after it came, and all requests that wait get
+// the same one.
 type scrapes struct {
 	from  prometheus.Gatherer
 	group *groupcommit.Group[struct{}, bool, *scrape] // asked whether it is to be zipped

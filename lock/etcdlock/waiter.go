@@ -30,7 +30,7 @@ type outcome struct {
 	cycle []string
 }
 
-// errSilent is returned when etcd has not answered in time. What it may have granted meanwhile ends with its lease.
+// errSilent is returned when etcd has not answered in time. If etcd grants the lock all the same, the lock ends with its lease.
 var errSilent = fmt.Errorf("etcd has not answered within %v", callTimeout)
 
 // errAgain is returned when others were faster, or the request is not in line any more.
