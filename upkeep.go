@@ -128,9 +128,9 @@ func (s *Server) sampleKeys(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// sampleSnapshots sets the gauges of the oldest snapshot.
+// sampleSnapshots sets the gauges of the oldest snapshot, and has the database know of it.
 func (s *Server) sampleSnapshots(ctx context.Context) (int, error) {
-	holders, err := s.db.SnapshotHolders(ctx)
+	holders, err := s.db.SampleSnapshots(ctx)
 	if err != nil {
 		return 0, err
 	}

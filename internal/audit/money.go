@@ -20,6 +20,7 @@ func moneyChecks() []check {
 			WHERE t.status IS DISTINCT FROM 'completed'`},
 		{guarantee: Money, promise: "a failed transfer says why", sql: `
 			SELECT format('transfer %s failed without a reason', id) FROM transfers WHERE status = 'failed' AND reason = ''`},
+		{guarantee: Money, promise: "an account has one row", sql: `SELECT format('account %s has %s', id, count(*)) FROM accounts GROUP BY id HAVING count(*) > 1`},
 		{guarantee: Money, promise: "an account's balance is the sum of its entries", sql: `
 			SELECT format('account %s: available %s + held %s, entries sum to %s', a.id, a.available, a.held, coalesce(e.total, 0))
 			FROM accounts a LEFT JOIN (SELECT account, sum(amount) AS total FROM entries GROUP BY account) e ON e.account = a.id

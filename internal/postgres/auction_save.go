@@ -36,7 +36,7 @@ const (
 	// another transaction has begun a chapter since, there is none. "FROM (SELECT * FROM" goes before, and OFFSET 0 behind: else the planner may look for the id
 	// alone first, and compare the chapter then.
 	newestAuction = ` CROSS JOIN LATERAL (SELECT chapter FROM auctions WHERE id = n.id ORDER BY chapter DESC LIMIT 1) AS newest OFFSET 0) AS n`
-	sameAuction   = `a.id = ANY (ARRAY[n.id]) AND a.chapter = ANY (ARRAY[n.chapter])`
+	sameAuction   = `a.id = ANY (ARRAY[n.id]) AND a.chapter = n.chapter`
 
 	// A round that was closed stays so.
 	updateRound = `UPDATE auction_rounds SET status = $3, extensions = $4, started_at = $5, ends_at = $6, ended_at = $7
@@ -85,9 +85,9 @@ const (
 	insertWinners = `INSERT INTO auction_winners (auction, round, rank, account, amount, transfer)
 		SELECT $1, * FROM unnest($2::integer[], $3::integer[], $4::text[], $5::bigint[], $6::uuid[])`
 
-	guardSameAccounts = `SELECT 1 / (count(*) = $5::bigint)::integer
-		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS n (id, available, held, version)
-		JOIN accounts AS a ON a.id = ANY (ARRAY[n.id]) AND a.version = n.version AND a.available = n.available AND a.held = n.held`
+	guardSameAccounts = `SELECT 1 / (count(*) = $6::bigint)::integer
+		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) AS n (id, available, held, version, chapter)
+		JOIN accounts AS a ON a.id = ANY (ARRAY[n.id]) AND a.chapter = n.chapter AND a.version = n.version AND a.available = n.available AND a.held = n.held`
 	guardAbsentAccounts = `SELECT 1 / (count(*) = 0)::integer FROM accounts WHERE id = ANY($1)`
 	guardAbsentKeys     = `SELECT 1 / (count(*) = 0)::integer FROM stored_keys WHERE id = ANY($1)`
 )
@@ -272,11 +272,11 @@ func guardUnchanged(b *pgx.Batch, book *ledger.Book, absent []string) {
 	if n == 0 {
 		return
 	}
-	ids, available, held, versions := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	ids, available, held, versions, chapters := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i, a := range same {
-		ids[i], available[i], held[i], versions[i] = a.ID, a.Available, a.Held, a.Version
+		ids[i], available[i], held[i], versions[i], chapters[i] = a.ID, a.Available, a.Held, a.Version, a.Chapter
 	}
-	b.Queue(guardSameAccounts, ids, available, held, versions, n)
+	b.Queue(guardSameAccounts, ids, available, held, versions, chapters, n)
 }
 
 // guardMisses refuses the transaction when a key that was answered without leaving a record has one: a replay was due.

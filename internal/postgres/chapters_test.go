@@ -24,34 +24,14 @@ func TestBidsBesideALongSnapshot(t *testing.T) {
 	h := newHouse(t, database(t))
 	fund(t, newLedgerService(t, h.db), 1_000_000, "seller", "ann", "ben")
 	id := h.open(nil)
-	reader := pgtest.Connect(t, h.db.url)
-	for _, sql := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT FROM auctions`} {
-		_, err := reader.Exec(t.Context(), sql)
-		testwait.Check(t, err)
-	}
+	snapshot(t, h.db.url)
 	const bids = 600
 	for i := range int64(bids) {
 		if _, err := h.bid(id, []string{"ann", "ben"}[i%2], i+1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	conn := pgtest.Connect(t, h.db.url)
-	// entries counts what a statement meets in the index of ids.
-	entries := func(sql string, args ...any) (n int64) {
-		t.Helper()
-		tx, err := conn.Begin(t.Context())
-		testwait.Check(t, err)
-		var met [2]int64
-		for i := range met {
-			testwait.Check(t, tx.QueryRow(t.Context(), `SELECT pg_stat_get_xact_tuples_returned('auctions_pkey'::regclass)`).Scan(&met[i]))
-			if i == 0 {
-				_, err = tx.Exec(t.Context(), sql, args...)
-				testwait.Check(t, err)
-			}
-		}
-		testwait.Check(t, tx.Rollback(t.Context()))
-		return met[1] - met[0]
-	}
+	entries := entriesMet(t, h.db.url, "auctions_pkey")
 	all := entries(`SELECT seq FROM auctions WHERE id = $1`, id)
 	if all < bids/16 {
 		t.Fatalf("a look for the id alone meets %d entries, so there is nothing to be saved, and this test tests nothing", all)
@@ -60,6 +40,7 @@ func TestBidsBesideALongSnapshot(t *testing.T) {
 		version, seq int64
 		revision     uuid.UUID
 	)
+	conn := pgtest.Connect(t, h.db.url)
 	testwait.Check(t, conn.QueryRow(t.Context(), `SELECT version, seq, revision FROM auctions WHERE id = $1`, id).Scan(&version, &seq, &revision))
 	ids, versions, revisions := [][16]byte{id}, []int64{version}, [][16]byte{revision}
 	// A chapter has an entry, and one more for each time that a page was full. To raise, the chapter is looked up, and then the row.
@@ -81,19 +62,167 @@ func TestBidsBesideALongSnapshot(t *testing.T) {
 	}
 }
 
-// TestAccountsWhoseKeyHasChapters opens accounts in two processes at once, on the tables as the next version will have them: the primary key of accounts has
-// a chapter besides the id, so that it lets an id in again whose account has come to a later chapter.
+// entriesMet returns what counts the entries of an index that a statement meets, which is undone.
+func entriesMet(t *testing.T, url, index string) func(sql string, args ...any) int64 {
+	t.Helper()
+	conn := pgtest.Connect(t, url)
+	return func(sql string, args ...any) int64 {
+		t.Helper()
+		tx, err := conn.Begin(t.Context())
+		testwait.Check(t, err)
+		var met [2]int64
+		for i := range met {
+			testwait.Check(t, tx.QueryRow(t.Context(), `SELECT pg_stat_get_xact_tuples_returned($1::regclass)`, index).Scan(&met[i]))
+			if i == 0 {
+				_, err = tx.Exec(t.Context(), sql, args...)
+				testwait.Check(t, err)
+			}
+		}
+		testwait.Check(t, tx.Rollback(t.Context()))
+		return met[1] - met[0]
+	}
+}
+
+// snapshot has somebody hold one, and returns who.
+func snapshot(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	reader := pgtest.Connect(t, url)
+	for _, sql := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT FROM accounts`} {
+		_, err := reader.Exec(t.Context(), sql)
+		testwait.Check(t, err)
+	}
+	return reader
+}
+
+// TestTransfersBesideALongSnapshot moves money while somebody holds a snapshot, so that PostgreSQL may remove no version of the accounts' rows. Commands and
+// looks then pass most of them over.
+func TestTransfersBesideALongSnapshot(t *testing.T) {
+	pgtest.Needs(t, pgkit.RowVersions)
+	url := database(t)
+	db := open(t, Options{URL: url})
+	money := newLedgerService(t, db)
+	fund(t, money, 1_000, "ann", "ben")
+	snapshot(t, url)
+	db.chapters.Store(true)
+	const transfers = 600
+	for range transfers {
+		if err := transferOf(t, money, "ann", "ben"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries := entriesMet(t, url, "accounts_pkey")
+	ids := []string{"ann"}
+	all := entries(`SELECT version FROM accounts WHERE id = ANY($1)`, ids)
+	if all < transfers/ledger.VersionsInChapter {
+		t.Fatalf("a look for the id alone meets %d entries, so there is nothing to be saved, and this test tests nothing", all)
+	}
+	a, err := queryOne(t.Context(), db, nil, scanAccount, selectAccounts, ids)
+	if err != nil || a.Chapter != a.Version/ledger.VersionsInChapter || a.Version <= transfers {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	// one is a column with one row.
+	one := func(n int64) []int64 { return []int64{n} }
+	// A chapter has an entry, and one more for each time that a page was full.
+	const most = 5
+	for _, look := range []struct {
+		name, sql string
+		args      []any
+	}{
+		{"read one", selectAccount, []any{"ann"}},
+		{"read", selectAccounts, []any{ids}},
+		{"lock", lockAccounts, []any{ids}},
+		{"lock what is free", lockFreeAccounts, []any{ids}},
+		{"guard", guardSameAccounts, []any{ids, one(a.Available), one(a.Held), one(a.Version), one(a.Chapter), 1}},
+		{"write", guardedUpdateAccounts, []any{ids, one(a.Available), one(a.Held), one(a.Version + 1), one(a.Chapter + 1), one(a.Available), one(a.Held), one(a.Version), one(a.Chapter), 1}},
+	} {
+		if got := entries(look.sql, look.args...); got > most {
+			t.Errorf("%s: it meets %d entries of the index, where a look for the id alone meets %d", look.name, got, all)
+		}
+	}
+}
+
+// TestChaptersBeginBesideASnapshot: accounts that change come to chapters while somebody holds a snapshot for seconds, and not before or after.
+func TestChaptersBeginBesideASnapshot(t *testing.T) {
+	pgtest.Needs(t, pgkit.RowVersions)
+	t.Parallel()
+	db := open(t, Options{URL: database(t)})
+	become := func(state string, chapters bool) {
+		t.Helper()
+		testwait.Eventually(t, patience, state, func() bool {
+			_, err := db.SampleSnapshots(t.Context())
+			testwait.Check(t, err)
+			return db.chapters.Load() == chapters
+		})
+	}
+	become("nobody holds one", false)
+	reader := snapshot(t, db.url)
+	become("somebody holds one", true)
+	_, err := reader.Exec(t.Context(), `ROLLBACK`)
+	testwait.Check(t, err)
+	become("it has ended", false)
+}
+
+// TestChaptersComeAndGo has two processes move, hold and pay the money of a few accounts while each begins chapters and ends with it again and again, as
+// snapshots come and go. No account gets a second row, and no money is lost or made.
+func TestChaptersComeAndGo(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	processes := []*DB{open(t, Options{URL: url}), open(t, Options{URL: url})}
+	services := []*ledger.Service{newLedgerService(t, processes[0]), newLedgerService(t, processes[1])}
+	accounts := []string{"ann", "ben", "cid"}
+	const each = 1_000
+	fund(t, services[0], each, accounts...)
+	const turns = 150
+	var all sync.WaitGroup
+	for p, s := range services {
+		for w := range accounts {
+			all.Go(func() {
+				from, to := accounts[w], accounts[(w+1)%len(accounts)]
+				for i := range turns {
+					processes[p].chapters.Store((i/5+w)%2 == 0)
+					if err := transferOf(t, s, from, to); err != nil {
+						t.Errorf("transfer: %v", err)
+					}
+					a, err := s.Execute(t.Context(), own[ledger.Op](ledger.PlaceHold{Account: from, Amount: 2}))
+					if err = answerErr(a, err); err != nil {
+						t.Errorf("hold: %v", err)
+						continue
+					}
+					capture := ledger.CaptureHold{Hold: a.Result.(ledger.Hold).ID, To: to, Amount: new(int64(1))} //nolint:errcheck // Else the test panics. It goes by locks.
+					if err := answerErr(s.Execute(t.Context(), own[ledger.Op](capture))); err != nil {
+						t.Errorf("capture: %v", err)
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	rows, err := query(t.Context(), processes[0], scanAccount, `SELECT `+accountFields+` FROM accounts ORDER BY id`)
+	if err != nil || len(rows) != len(accounts) {
+		t.Fatalf("%d accounts, %v", len(rows), err)
+	}
+	for _, a := range rows {
+		// Everybody pays as often as they are paid.
+		if a.Available != each || a.Held != 0 || a.Chapter == 0 && processes[0].engine.Has(pgkit.RowVersions) {
+			t.Errorf("%+v", a)
+		}
+	}
+	if in, err := NewLedger(processes[0]).Integrity(t.Context()); err != nil || !in.Valid {
+		t.Errorf("integrity: %+v, %v", in, err)
+	}
+}
+
+// TestAccountsWhoseKeyHasChapters opens accounts in two processes at once. Their key has a chapter besides the id, so that it lets an id in again whose account
+// has come to a later chapter.
 func TestAccountsWhoseKeyHasChapters(t *testing.T) {
 	url := database(t)
 	admin := pgtest.Connect(t, url)
-	_, err := admin.Exec(t.Context(), `ALTER TABLE accounts ADD COLUMN chapter bigint NOT NULL DEFAULT 0, DROP CONSTRAINT accounts_pkey, ADD CONSTRAINT accounts_pkey PRIMARY KEY (id, chapter)`)
-	testwait.Check(t, err)
 	here, there := open(t, Options{URL: url}), open(t, Options{URL: url})
 	services := []*ledger.Service{newLedgerService(t, here), newLedgerService(t, there)}
 
 	// An account that has come to a later chapter, of which nothing is remembered here.
 	fund(t, services[1], 5, "moved")
-	_, err = admin.Exec(t.Context(), `UPDATE accounts SET chapter = 3 WHERE id = 'moved'`)
+	_, err := admin.Exec(t.Context(), `UPDATE accounts SET chapter = 3 WHERE id = 'moved'`)
 	testwait.Check(t, err)
 	for _, how := range []writes{countedWrites, guardedWrites} {
 		var b pgx.Batch

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -124,6 +125,8 @@ type DB struct {
 	elections pglock.Schema
 	engine    pgkit.Capabilities // of those that [probe] looks for
 	gate      pgkit.Gate
+	// chapters is whether accounts that change come to later chapters: somebody holds a snapshot that dead versions are kept for.
+	chapters atomic.Bool
 }
 
 // planning are the planner's settings of all connections. What the planner believes of a table is wrong while the table is
@@ -238,7 +241,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	pgkit.EndReadOnly(&config.Config)
 	spec := speculation.Options{
 		Pool: pool, Config: config, Pipelines: min(max(runtime.GOMAXPROCS(0)/2, 1), maxPipelines), Statements: db.speculativeStatements(), Explicit: !db.engine.Has(pgkit.Batches),
-		Presence: db.presence, NewID: newID,
+		Presence: db.presence, NewBook: func(now time.Time) *ledger.Book { return newBook(now, db.chapters.Load()) },
 		Blocked: func(accounts []string) bool {
 			return db.blocked.find(accountRow, accounts...) != nil || db.blocked.find(newAccountRow, accounts...) != nil
 		},

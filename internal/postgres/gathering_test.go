@@ -46,7 +46,7 @@ func (g *gathered) take(id string, has int64) {
 	g.ends[id] = end
 	go func() {
 		end <- g.pipeline.Commit(g.t.Context(), speculation.Work{Touched: []string{id}, Commands: 1}, func(b *pgx.Batch) error {
-			b.Queue(guardedUpdateAccounts, []string{id}, []int64{has - 1}, []int64{0}, []int64{2}, []int64{has}, []int64{0}, []int64{1}, 1)
+			b.Queue(guardedUpdateAccounts, []string{id}, []int64{has - 1}, []int64{0}, []int64{2}, []int64{0}, []int64{has}, []int64{0}, []int64{1}, []int64{0}, 1)
 			return nil
 		})
 	}()
@@ -138,7 +138,7 @@ func TestTheGatheredShareNoAccount(t *testing.T) {
 	again := make(chan error, 1)
 	go func() {
 		again <- g.pipeline.Commit(t.Context(), speculation.Work{Touched: []string{"acc-1"}, Commands: 1}, func(b *pgx.Batch) error {
-			b.Queue(guardedUpdateAccounts, []string{"acc-1"}, []int64{8}, []int64{0}, []int64{3}, []int64{9}, []int64{0}, []int64{2}, 1)
+			b.Queue(guardedUpdateAccounts, []string{"acc-1"}, []int64{8}, []int64{0}, []int64{3}, []int64{0}, []int64{9}, []int64{0}, []int64{2}, []int64{0}, 1)
 			return nil
 		})
 	}()

@@ -32,13 +32,27 @@ func closeNext(n int64, took time.Duration) int64 {
 	return n
 }
 
+// closeFrom is above all ids, also those that somebody has made by hand.
+const closeFrom = "\U0010FFFF"
+
 const (
-	// closeAccounts counts what is new of some changed accounts, in their order, and closes those that agree. A closing that another process has
+	// closeAccounts counts what is new of some changed accounts, from the last id to the first, and closes those that agree. A closing that another process has
 	// made in the meantime, of a later version, stays. It returns those that do not follow from their closing, and how many have an entry that is
 	// not what its transfer says, which are not closed either.
 	closeAccounts  = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + changedSince + closePart
 	partOfAccounts = ` a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
-	closePart      = ` AND a.id > $1 ORDER BY a.id LIMIT $4),
+	closePart      = ` AND a.id < $1 ORDER BY a.id DESC LIMIT $4),
+	looked AS MATERIALIZED (SELECT id FROM part),` + closeChanged
+	// walkAccounts is closeAccounts beside a snapshot: from each account it goes to the highest chapter of the one before, past the dead versions of all
+	// earlier chapters. Without dead versions it is the slower one. Its limit counts the accounts that it passes over, too.
+	walkAccounts = `WITH RECURSIVE looked AS (
+		(SELECT ` + walked + `, 1::bigint AS n FROM accounts WHERE id < $1` + walkOn + `)
+		UNION ALL
+		SELECT a.*, w.n + 1 FROM looked AS w CROSS JOIN LATERAL (SELECT ` + walked + ` FROM accounts WHERE id < w.id` + walkOn + `) AS a WHERE w.n < $4),
+	part AS MATERIALIZED (SELECT a.id, a.currency, a.version, a.available, a.held FROM looked AS a WHERE ` + changedSince + `),` + closeChanged
+	walked       = `id, currency, version, available, held, xmin`
+	walkOn       = ` ORDER BY id DESC, chapter DESC LIMIT 1`
+	closeChanged = `
 	changed AS MATERIALIZED (
 		SELECT p.id, p.currency, p.version, p.available, p.held, c.version AS since, coalesce(c.available::numeric + c.held, 0) AS before
 		FROM part AS p LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[p.id])
@@ -52,7 +66,7 @@ const (
 		SELECT id, version, available, held FROM counted WHERE newer AND adds AND known ORDER BY id
 		ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held
 			WHERE c.version < excluded.version RETURNING 1)
-	SELECT (SELECT count(*) FROM part), coalesce((SELECT max(id) FROM part), ''), (SELECT count(*) FROM closed),
+	SELECT (SELECT count(*) FROM looked), coalesce((SELECT min(id) FROM looked), ''), (SELECT count(*) FROM closed),
 		(SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM counted WHERE known AND NOT (newer AND adds)), (SELECT count(*) FROM counted WHERE NOT known)`
 	// closeAnew closes accounts by all of their entries, where these agree with their balances. A closing that was wrong ends here.
 	closeAnew = `
@@ -107,7 +121,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error)
 		return nil, err
 	}
 	start := time.Now()
-	for last, limit, more := "", int64(closeAtFirst), true; more; {
+	for last, limit, more := closeFrom, int64(closeAtFirst), true; more; {
 		if err := thenPause(ctx, pace.after(time.Since(start)), func() (err error) {
 			part := time.Now()
 			last, more, err = l.closeSome(ctx, &c, last, base, limit)
@@ -131,11 +145,11 @@ func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error)
 }
 
 // closeSome closes the next changed accounts. It returns the last of them, and whether there may be more.
-func (l *Ledger) closeSome(ctx context.Context, c *Closing, after string, base *closedBooks, limit int64) (last string, more bool, err error) {
+func (l *Ledger) closeSome(ctx context.Context, c *Closing, before string, base *closedBooks, limit int64) (last string, more bool, err error) {
 	var n, closed, strange int64
 	var suspects []string
 	if err := l.write(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.books().closeAccounts, after, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange)
+		return tx.QueryRow(ctx, l.books().closeAccounts, before, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange)
 	}); err != nil {
 		return "", false, fmt.Errorf("postgres: close accounts: %w", err)
 	}

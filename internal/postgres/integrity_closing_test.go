@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -23,30 +24,70 @@ func TestClosingsRest(t *testing.T) {
 		accounts = 3 * closeAtFirst
 		forever  = 1 << 20 // times a millisecond are a quarter of an hour
 	)
-	db := open(t, Options{URL: database(t), MaxConns: 4})
-	books := large(db)
-	fund(t, newLedgerService(t, db), 1000, "ann")
+	for _, chapters := range []bool{false, true} {
+		t.Run(fmt.Sprintf("chapters %v", chapters), func(t *testing.T) {
+			t.Parallel()
+			db := open(t, Options{URL: database(t), MaxConns: 4})
+			db.chapters.Store(chapters)
+			books := large(db)
+			fund(t, newLedgerService(t, db), 1000, "ann")
+			recounted(t, books, true)
+			exec(t, db, `INSERT INTO accounts SELECT 'new-' || i, 'EUR', 0, 0, 0, now() FROM generate_series(1, $1::integer) AS i`, accounts)
+			closed := func() int {
+				return ask[int](t, db, `SELECT count(*)::integer FROM closed_accounts WHERE account LIKE 'new-%'`)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			over := make(chan error, 1)
+			go func() { over <- testwait.Err(books.CloseAccounts(ctx, Pace{Rest: forever})) }()
+			testwait.Eventually(t, testwait.Patience, "the first part is closed", func() bool { return closed() > 0 })
+			if n := closed(); n > closeAtFirst {
+				t.Errorf("closed %d accounts before the first pause", n)
+			}
+			stop()
+			if err := <-over; !errors.Is(err, context.Canceled) {
+				t.Errorf("a closing that was cancelled ends with %v", err)
+			}
+			left := int64(accounts - closed())
+			if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: left, Balanced: true}) {
+				t.Errorf("the next closing, of %d accounts: %+v, %v", left, closing, err)
+			}
+		})
+	}
+}
+
+// TestClosingBesideASnapshot closes accounts of many dead versions, while somebody holds a snapshot and they go on to change.
+func TestClosingBesideASnapshot(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.RowVersions)
+	url := database(t)
+	db := open(t, Options{URL: url})
+	books, money := large(db), newLedgerService(t, db)
+	var accounts []string
+	for i := range 20 {
+		accounts = append(accounts, fmt.Sprintf("acc-%02d", i))
+	}
+	fund(t, money, 1000, accounts...)
 	recounted(t, books, true)
-	exec(t, db, `INSERT INTO accounts SELECT 'new-' || i, 'EUR', 0, 0, 0, now() FROM generate_series(1, $1::integer) AS i`, accounts)
-	closed := func() int {
-		return ask[int](t, db, `SELECT count(*)::integer FROM closed_accounts WHERE account LIKE 'new-%'`)
+	snapshot(t, url)
+	db.chapters.Store(true)
+	for round := range 3 {
+		for i := range 10 * len(accounts) {
+			// The last three stay as they are.
+			testwait.Check(t, transferOf(t, money, accounts[i%17], accounts[(i+1)%17]))
+		}
+		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: 17, Balanced: true}) {
+			t.Errorf("round %d: %+v, %v", round, closing, err)
+		}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	over := make(chan error, 1)
-	go func() { over <- testwait.Err(books.CloseAccounts(ctx, Pace{Rest: forever})) }()
-	testwait.Eventually(t, testwait.Patience, "the first part is closed", func() bool { return closed() > 0 })
-	if n := closed(); n > closeAtFirst {
-		t.Errorf("closed %d accounts before the first pause", n)
+	if in, err := books.Integrity(t.Context()); err != nil || !in.Valid {
+		t.Errorf("%+v, %v", in, err)
 	}
-	stop()
-	if err := <-over; !errors.Is(err, context.Canceled) {
-		t.Errorf("a closing that was cancelled ends with %v", err)
+	exec(t, db, `UPDATE accounts SET available = available + 1 WHERE id = 'acc-03'`)
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Balanced || closing.Bad != 1 {
+		t.Errorf("of an account that was changed by hand: %+v, %v", closing, err)
 	}
-	left := int64(accounts - closed())
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: left, Balanced: true}) {
-		t.Errorf("the next closing, of %d accounts: %+v, %v", left, closing, err)
-	}
+	exec(t, db, `UPDATE accounts SET available = available - 1 WHERE id = 'acc-03'`)
 }
 
 // TestNewEntriesAreInNewPartitions: checks and closings look for new entries in the partitions of the time since the last closing, and in no older ones.
@@ -66,8 +107,9 @@ func TestNewEntriesAreInNewPartitions(t *testing.T) {
 		sql  string
 		args []any
 	}{
-		"a check":   {suspectAccounts, []any{maxSuspects, base.horizon, base.from}},
-		"a closing": {closeAccounts, []any{"", base.horizon, base.from, closeAtFirst}},
+		"a check":                     {suspectAccounts, []any{maxSuspects, base.horizon, base.from}},
+		"a closing":                   {closeAccounts, []any{closeFrom, base.horizon, base.from, closeAtFirst}},
+		"a closing beside a snapshot": {walkAccounts, []any{closeFrom, base.horizon, base.from, closeAtFirst}},
 	} {
 		tx, err := sessionOf(t, db).Begin(t.Context())
 		testwait.Must(t, err)

@@ -31,7 +31,11 @@ type bookkeeping struct {
 
 func (l *Ledger) books() bookkeeping {
 	if l.db.engine.Has(pgkit.RowVersions) {
-		return bookkeeping{`SELECT ` + manyEntries, selectBooksKept, selectClosing, beginClosing, closeAccounts, suspectAccounts, moveClosing}
+		statements := bookkeeping{`SELECT ` + manyEntries, selectBooksKept, selectClosing, beginClosing, closeAccounts, suspectAccounts, moveClosing}
+		if l.db.chapters.Load() {
+			statements.closeAccounts = walkAccounts
+		}
+		return statements
 	}
 	return bookkeeping{`SELECT ` + countedAsMany, selectKeptPlainly, selectClosingPlainly, beginClosingPlainly, closeAccountsPlainly, suspectAccountsPlainly, moveClosingPlainly}
 }

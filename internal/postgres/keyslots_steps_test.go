@@ -32,6 +32,7 @@ const (
 func TestOlderServersAndSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(t)
+	exec(t, s.db, `UPDATE schema_support SET oldest = 22`) // as before step 48
 	old := func(sql, key string) (written int64, code string) {
 		id := keyed[ledger.Op](nil, key, "").Key.ID
 		tag, err := s.db.pool.Exec(t.Context(), sql, [][]byte{id[:]}, [][]byte{id[:]}, []uuid.UUID{uuid.New()}, []int16{402}, [][]byte{[]byte(`{"code":"refused"}`)}, []time.Time{time.Now()})

@@ -14,8 +14,9 @@ import (
 // lockDueHolds locks due holds and their accounts. It passes over what is locked and so waits for nobody, and can't be part of
 // a deadlock, in whatever order it comes by the accounts.
 const lockDueHolds = `SELECT h.id, h.account, h.amount, h.captured, h.status, h.expires_at, h.created_at, h.closed_at, h.transfer, h.owner,
-		a.id, a.currency, a.available, a.held, a.version, a.created_at
+		a.id, a.currency, a.available, a.held, a.version, a.created_at, a.chapter
 	FROM hold_rows AS h JOIN accounts AS a ON a.id = ANY (ARRAY[h.account])
+		AND a.chapter = (SELECT chapter FROM accounts WHERE id = h.account ORDER BY chapter DESC LIMIT 1)
 	WHERE h.status = 'open' AND h.expires_at <= statement_timestamp() ORDER BY h.expires_at LIMIT $1
 	FOR NO KEY UPDATE OF h, a SKIP LOCKED`
 
@@ -36,7 +37,7 @@ func (l *Ledger) ExpireHolds(ctx context.Context, limit int, decide func(*ledger
 			return err
 		}
 		found = len(due)
-		book := ledger.NewBook(now, newID)
+		book := newBook(now, l.db.chapters.Load())
 		for _, d := range due {
 			if _, loaded := seen[d.Account.ID]; !loaded {
 				seen[d.Account.ID] = struct{}{}

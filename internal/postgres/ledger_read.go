@@ -26,7 +26,7 @@ const (
 // Account implements [ledger.Reader].
 func (l *Ledger) Account(ctx context.Context, id string) (ledger.Account, error) {
 	return queryOne(ctx, l.db.reads, &ledger.AccountNotFoundError{ID: id}, scanAccount,
-		`SELECT `+accountFields+` FROM accounts WHERE id = $1`, id)
+		selectAccount, id)
 }
 
 // Entries implements [ledger.Reader].

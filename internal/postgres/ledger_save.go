@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
-// No index is named: that of the id alone becomes one of id and chapter in the next version, which lets an id in again that has come to a later chapter
-// since. onlyAccounts sees that, because a conflict with what has not committed is waited for, and it is a later statement with a later snapshot.
+// The index of id and chapter lets an id in again that has come to a later chapter since. onlyAccounts sees that, because a conflict with what has not
+// committed is waited for, and it is a later statement with a later snapshot.
 const insertAccounts = `INSERT INTO accounts (id, currency, available, held, version, created_at)
 	SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::timestamptz[])
 	ON CONFLICT DO NOTHING RETURNING 1`
@@ -26,16 +26,17 @@ const (
 )
 
 // Only rows that are as they were loaded are written. The version alone would say so, but for a failover to a server that
-// lacks the last commits: there a version may come again with another balance. The array is in order of id, and the join
+// lacks the last commits: there a version may come again with another balance. The chapter leads to the living version past the dead ones of earlier
+// chapters, where a snapshot keeps them (docs/adr/0061). The array is in order of id, and the join
 // follows it, so that rows which were not locked before are locked in canonical order here: "= ANY" of an array lets it begin
 // at no other side, as the planner's settings leave it no scan of the whole table (see planning).
-const updateAccounts = `UPDATE accounts AS a SET available = n.available, held = n.held, version = n.version
-	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-		AS n (id, available, held, version, old_available, old_held, old_version)
-	WHERE a.id = ANY (ARRAY[n.id]) AND a.version = n.old_version AND a.available = n.old_available AND a.held = n.old_held RETURNING 1`
+const updateAccounts = `UPDATE accounts AS a SET available = n.available, held = n.held, version = n.version, chapter = n.chapter
+	FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+		AS n (id, available, held, version, chapter, old_available, old_held, old_version, old_chapter)
+	WHERE a.id = ANY (ARRAY[n.id]) AND a.chapter = n.old_chapter AND a.version = n.old_version AND a.available = n.old_available AND a.held = n.old_held RETURNING 1`
 
 const guardedUpdateAccounts = `WITH written AS (` + updateAccounts + `)
-	SELECT 1 / (count(*) = $8::bigint)::integer FROM written`
+	SELECT 1 / (count(*) = $10::bigint)::integer FROM written`
 
 // A transfer's two entries repeat what it says, so they are made from it: that is fewer values to send and to decode, and
 // they sum to zero whatever they are made from. One that did not complete has none.
@@ -111,14 +112,14 @@ func saveAccounts(b *pgx.Batch, ordered []ledger.AccountChange, how writes) {
 		return
 	}
 	slices.SortFunc(ordered, func(x, y ledger.AccountChange) int { return strings.Compare(x.ID, y.ID) })
-	ids, available, held, versions := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)
-	oldAvailable, oldHeld, oldVersions := make([]int64, n), make([]int64, n), make([]int64, n)
+	ids, available, held, versions, chapters := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	oldAvailable, oldHeld, oldVersions, oldChapters := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range ordered {
 		a := &ordered[i]
-		ids[i], available[i], held[i], versions[i] = a.ID, a.Available, a.Held, a.Version
-		oldAvailable[i], oldHeld[i], oldVersions[i] = a.Before.Available, a.Before.Held, a.Before.Version
+		ids[i], available[i], held[i], versions[i], chapters[i] = a.ID, a.Available, a.Held, a.Version, a.Chapter
+		oldAvailable[i], oldHeld[i], oldVersions[i], oldChapters[i] = a.Before.Available, a.Before.Held, a.Before.Version, a.Before.Chapter
 	}
-	how.queue(b, updateAccounts, guardedUpdateAccounts, n, errLostRow, ids, available, held, versions, oldAvailable, oldHeld, oldVersions)
+	how.queue(b, updateAccounts, guardedUpdateAccounts, n, errLostRow, ids, available, held, versions, chapters, oldAvailable, oldHeld, oldVersions, oldChapters)
 }
 
 // saveTransfers queues transfers with their entries, which are in the transfers' order.

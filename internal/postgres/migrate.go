@@ -85,8 +85,8 @@ const (
 	// selectSupport is the oldest step whose binaries can work with the schema. Schemas of before step 23 have no such table, and
 	// no binary that asks is older.
 	selectSupport = `SELECT oldest FROM schema_support`
-	// removing, with the step's own number behind it, is in the UPDATE of a step that removes something. It must not be taken while
-	// servers that only know older steps are at work.
+	// removing is in the UPDATE of a step that takes away what servers need whose newest step is an older one than the number behind it. It must not be
+	// taken while such servers are at work.
 	removing = `schema_support SET oldest = `
 	// selectUsers tells which transactions have used which tables for more than a second.
 	selectUsers = `SELECT coalesce(string_agg(tables || ' (by ' || who || ')', ', ' ORDER BY tables), '') FROM (
@@ -305,10 +305,19 @@ func checkServers(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.F
 			continue
 		}
 		text, err := fs.ReadFile(files, "migrations/"+source.Path)
-		if err != nil || !strings.Contains(string(text), removing+strconv.FormatInt(source.Version, 10)) {
+		if err != nil {
 			return err
 		}
-		rows, err := db.QueryContext(ctx, selectServers, source.Version, serverAlive.String())
+		_, behind, removes := strings.Cut(string(text), removing)
+		if !removes {
+			return nil
+		}
+		number, _, _ := strings.Cut(behind, ";")
+		oldest, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return fmt.Errorf("step %d: %w", source.Version, err)
+		}
+		rows, err := db.QueryContext(ctx, selectServers, oldest, serverAlive.String())
 		if err != nil {
 			return err
 		}

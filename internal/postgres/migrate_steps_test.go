@@ -48,7 +48,7 @@ func annotated(sql string) string {
 
 const (
 	expanding   = stepLockTimeout + `; ALTER TABLE accounts ADD COLUMN nickname text;`
-	contracting = `UPDATE ` + removing + `101; ` + stepLockTimeout + `; ALTER TABLE accounts DROP COLUMN nickname;`
+	contracting = `UPDATE ` + removing + `102; ` + stepLockTimeout + `; ALTER TABLE accounts DROP COLUMN nickname;`
 )
 
 // TestLaterVersions has a later version migrate under this one: what only adds leaves this one at work; what removes is refused
@@ -75,7 +75,16 @@ func TestLaterVersions(t *testing.T) {
 		t.Errorf("this version on the later schema: %+v, %v", applied, err)
 	}
 
-	later := laterSteps(t, map[string]string{"00100_expand.sql": expanding, "00101_contract.sql": contracting})
+	// It takes away what only servers of before this version need.
+	allowed := fmt.Sprintf(`UPDATE %s%d; %s; ALTER TABLE accounts ADD COLUMN surname text;`, removing, db.ready.newest, stepLockTimeout)
+	steps := map[string]string{"00100_expand.sql": expanding, "00101_allowed.sql": allowed}
+	if applied, err = migrateWith(t.Context(), url, electionSchema, laterSteps(t, steps)); err != nil || len(applied) != 1 {
+		t.Fatalf("a step for which this version is new enough: %+v, %v", applied, err)
+	}
+	becomes(t, db, "")
+
+	steps["00102_contract.sql"] = contracting
+	later := laterSteps(t, steps)
 	_, err = migrateWith(t.Context(), url, electionSchema, later)
 	if !errors.Is(err, ErrOldServers) || !strings.Contains(err.Error(), "v1.2.3") {
 		t.Fatalf("with a server at work: %v", err)
@@ -87,7 +96,7 @@ func TestLaterVersions(t *testing.T) {
 		t.Fatalf("%+v, %v", applied, err)
 	}
 	becomes(t, db, operator.UnreadySchema)
-	if _, err := Migrate(t.Context(), url); !errors.Is(err, ErrTooNew) || !strings.Contains(err.Error(), "101") {
+	if _, err := Migrate(t.Context(), url); !errors.Is(err, ErrTooNew) || !strings.Contains(err.Error(), "102") {
 		t.Errorf("this version on a schema without what it needs: %v", err)
 	}
 }

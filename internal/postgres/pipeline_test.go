@@ -214,7 +214,7 @@ func TestPipelineWithoutAnswer(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- l.db.spec.Pipeline(0).Commit(t.Context(), speculation.Work{}, func(b *pgx.Batch) error {
-			b.Queue(guardedUpdateAccounts, []string{"ann"}, []int64{99}, []int64{0}, []int64{version}, []int64{99}, []int64{0}, []int64{version}, 1)
+			b.Queue(guardedUpdateAccounts, []string{"ann"}, []int64{99}, []int64{0}, []int64{version}, []int64{0}, []int64{99}, []int64{0}, []int64{version}, []int64{0}, 1)
 			return nil
 		})
 	}()

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +15,9 @@ const (
 	oldSnapshot             = time.Minute
 	oldSnapshotTransactions = 1_000_000
 	maxOldSnapshots         = 10 // that the doctor names
+	// From here on accounts begin chapters. What has only an age in transactions is a slot or a standby, whose snapshot is normally some seconds old.
+	chaptersFrom             = 5 * time.Second
+	chaptersFromTransactions = 20_000
 )
 
 // selectSnapshotHolders finds what PostgreSQL keeps dead row versions of this database for. VACUUM's own snapshots hold nothing
@@ -49,6 +53,18 @@ func (db *DB) SnapshotHolders(ctx context.Context) ([]SnapshotHolder, error) {
 		return nil, fmt.Errorf("postgres: look for old snapshots: %w", err)
 	}
 	return holders, nil
+}
+
+// SampleSnapshots is [DB.SnapshotHolders], and has accounts that change begin chapters while a snapshot is held, from the first call on that finds it to the
+// first that does not. Without a snapshot PostgreSQL removes dead versions soon, and a chapter would only cost an entry in the index.
+func (db *DB) SampleSnapshots(ctx context.Context) ([]SnapshotHolder, error) {
+	holders, err := db.SnapshotHolders(ctx)
+	if err == nil {
+		db.chapters.Store(slices.ContainsFunc(holders, func(h SnapshotHolder) bool {
+			return h.Seconds >= chaptersFrom.Seconds() || h.Transactions >= chaptersFromTransactions
+		}))
+	}
+	return holders, err
 }
 
 // OldSnapshots names the oldest of those that are old enough to slow commands down. They keep no server from starting.

@@ -42,7 +42,7 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 		locked     time.Time // since when no run has had its locks in time
 	)
 	outcome, err := db.runner.Run(ctx, name, func(ctx context.Context, tx pgx.Tx) error {
-		t := &lockingTx{Tx: tx.(*pgkit.Tx), accounts: db.spec.Accounts} //nolint:errcheck // The runner gives nothing else.
+		t := &lockingTx{Tx: tx.(*pgkit.Tx), accounts: db.spec.Accounts, chapters: db.chapters.Load()} //nolint:errcheck // The runner gives nothing else.
 		t.Ended = t.unlock
 		begun := time.Now()
 		err := fn(ctx, t)
@@ -111,6 +111,7 @@ type lockingTx struct {
 	*pgkit.Tx
 
 	accounts *speculation.Accounts
+	chapters bool         // of [DB.chapters]
 	locked   []string     // accounts that the cache knows to be locked
 	book     *ledger.Book // what is to be remembered of them; may be nil
 

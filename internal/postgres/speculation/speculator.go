@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,10 +35,11 @@ type Options struct {
 	Pipelines int             // how many
 	// MostAccounts is how many accounts are remembered; 0 means [DefaultAccounts].
 	MostAccounts int
-	Statements   []string         // all that speculative transactions consist of, in the order in which one has them
-	Presence     *pgkit.Presence  // of the database
-	Observer     Observer         // may be nil
-	NewID        func() uuid.UUID // makes the ids of a book's rows
+	Statements   []string        // all that speculative transactions consist of, in the order in which one has them
+	Presence     *pgkit.Presence // of the database
+	Observer     Observer        // may be nil
+	// NewBook makes the book of a transaction that begins now.
+	NewBook func(now time.Time) *ledger.Book
 	// Blocked reports whether somebody else has locked one of the accounts.
 	Blocked func(accounts []string) bool
 	// Read reads accounts without locks. It leaves out those that do not exist.
@@ -280,7 +280,7 @@ func (s *Speculator) Commit(ctx context.Context, p *Pipeline, want Want, fill fu
 		if !ok {
 			return NotSent(noClock, nil)
 		}
-		on := Scene{Book: ledger.NewBook(latest, s.o.NewID), Uncertain: latest.Sub(earliest)}
+		on := Scene{Book: s.o.NewBook(latest), Uncertain: latest.Sub(earliest)}
 		if on.Absent, on.Changed, ok = s.Accounts.loadAll(accounts, read, on.Book); !ok {
 			return NotSent(forgotten, nil)
 		}

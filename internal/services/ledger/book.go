@@ -15,6 +15,8 @@ import (
 type Book struct {
 	now   time.Time
 	newID func() uuid.UUID
+	// chapters is whether accounts that change come to later chapters.
+	chapters bool
 
 	accounts  map[string]*bookAccount
 	aside     map[string]error // why accounts that are there are not in the book
@@ -42,6 +44,9 @@ type bookAccount struct {
 	created bool    // by this transaction
 	changed bool
 }
+
+// VersionsInChapter is how many versions of an account a chapter has.
+const VersionsInChapter = 4
 
 type bookHold struct {
 	Hold
@@ -76,6 +81,10 @@ func NewBook(now time.Time, newID func() uuid.UUID) *Book {
 		accounts: map[string]*bookAccount{}, holds: map[uuid.UUID]*bookHold{},
 	}
 }
+
+// BeginChapters has accounts that change come to the chapter of their new version. A store that keeps many dead versions of a row finds the living one
+// by its chapter then. Without it, accounts stay in theirs.
+func (b *Book) BeginChapters() { b.chapters = true }
 
 // Grow makes room for n further transfers.
 func (b *Book) Grow(n int) {
@@ -322,8 +331,7 @@ func (b *Book) record(kind Kind, from, to string, amount int64, currency, memo s
 }
 
 func (b *Book) enter(a *bookAccount, t Transfer, amount int64) {
-	b.touch(a)
-	a.Version++
+	b.change(a)
 	b.entries = append(b.entries, Entry{
 		ID: b.newID(), Account: a.ID, Version: a.Version, Transfer: t.ID, Amount: amount,
 		Currency: t.Currency, At: b.now, Memo: t.Memo,
@@ -344,6 +352,15 @@ func (b *Book) touch(a *bookAccount) {
 	if !a.changed {
 		a.changed = true
 		b.touched = append(b.touched, a)
+	}
+}
+
+// change gives an account its next version.
+func (b *Book) change(a *bookAccount) {
+	b.touch(a)
+	a.Version++
+	if b.chapters && !a.created {
+		a.Chapter = a.Version / VersionsInChapter
 	}
 }
 

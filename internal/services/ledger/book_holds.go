@@ -150,10 +150,9 @@ func (b *Book) openHold(id uuid.UUID) (*bookHold, *bookAccount, error) {
 
 // unhold moves amount from held to available; a negative amount is set aside.
 func (b *Book) unhold(a *bookAccount, amount int64) {
-	b.touch(a)
+	b.change(a)
 	a.Available += amount
 	a.Held -= amount
-	a.Version++
 	if a.Available < 0 || a.Held < 0 {
 		panic("ledger: a balance went below zero")
 	}

@@ -67,6 +67,8 @@ type Account struct {
 	Held      int64
 	Version   int64 // grows with each change
 	CreatedAt time.Time
+	// Chapter is a part of the key by which a store finds the account, 0 or an earlier version divided by [VersionsInChapter]: see [Book.BeginChapters].
+	Chapter int64
 }
 
 // Transfer is the intent and the outcome of one movement.

@@ -45,7 +45,7 @@ func Month(year int, month time.Month, times, memo int) string {
 		FROM sides AS s LEFT JOIN accounts AS a ON a.id = s.account),
 	moved AS (INSERT INTO transfers SELECT transfer, kind, source, destination, amount, 'SIM', 'completed', '', memo, at FROM wanted),
 	opened AS (INSERT INTO accounts AS a SELECT account, 'SIM', sum(amount), 0, max(version), min(at) FROM numbered WHERE account NOT LIKE 'outside/%%' GROUP BY account ORDER BY 1
-		ON CONFLICT (id) DO UPDATE SET available = a.available + excluded.available, version = excluded.version)
+		ON CONFLICT ON CONSTRAINT accounts_pkey DO UPDATE SET available = a.available + excluded.available, version = excluded.version)
 	INSERT INTO entries (account, id, version, transfer, amount, currency, at, memo)
 	SELECT account, id, version, transfer, amount, 'SIM', at, memo FROM numbered`, year, month, times-1, memo)
 }

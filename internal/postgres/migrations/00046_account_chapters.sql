@@ -1,0 +1,5 @@
+-- +goose Up
+SET LOCAL lock_timeout = '150ms';
+
+-- As that of auctions: see docs/adr/0061-chapters-of-hot-rows.md. Servers of older versions leave it as it is.
+ALTER TABLE accounts ADD COLUMN chapter bigint NOT NULL DEFAULT 0;
