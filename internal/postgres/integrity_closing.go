@@ -32,6 +32,9 @@ func closeNext(n int64, took time.Duration) int64 {
 	return n
 }
 
+// walkFrom is how many dead versions there are for each account when a closing begins to go past them, by [walkAccounts].
+const walkFrom = 8
+
 // closeFrom is above all ids, also those that somebody has made by hand.
 const closeFrom = "\U0010FFFF"
 
@@ -43,8 +46,8 @@ const (
 	partOfAccounts = ` a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
 	closePart      = ` AND a.id < $1 ORDER BY a.id DESC LIMIT $4),
 	looked AS MATERIALIZED (SELECT id FROM part),` + closeChanged
-	// walkAccounts is closeAccounts beside a snapshot: from each account it goes to the highest chapter of the one before, past the dead versions of all
-	// earlier chapters. Without dead versions it is the slower one. Its limit counts the accounts that it passes over, too.
+	// walkAccounts is closeAccounts where there are many dead versions: from each account it goes to the highest chapter of the one before, past the dead
+	// versions of all earlier chapters. Without them it is the slower one. Its limit counts the accounts that it passes over, too.
 	walkAccounts = `WITH RECURSIVE looked AS (
 		(SELECT ` + walked + `, 1::bigint AS n FROM accounts WHERE id < $1` + walkOn + `)
 		UNION ALL
@@ -81,8 +84,9 @@ const (
 	moveSums    = ` at = $1, settled = $2, sums = $3, `
 	moveOn      = ` WHERE at < $1 AND settled <= $2`
 	// beginClosing reads the time, and the first transaction that may not have ended yet: what it and later ones write, nested ones
-	// included, is looked at by the next closing.
-	beginClosing = `SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+	// included, is looked at by the next closing. The third column is whether there are so many dead versions for each account.
+	beginClosing = `SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+		pg_stat_get_dead_tuples('accounts'::regclass) >= $1 * greatest(pg_stat_get_live_tuples('accounts'::regclass), 1)`
 )
 
 // Pace says how much of a processor a closing takes: after each part it rests for Rest times as long as the part took. The longer it takes,
@@ -116,7 +120,7 @@ type Closing struct {
 // before the first recount.
 func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error) {
 	var c Closing
-	base, began, horizon, err := l.beginClosing(ctx)
+	base, began, horizon, accounts, err := l.beginClosing(ctx)
 	if err != nil || base == nil {
 		return nil, err
 	}
@@ -124,7 +128,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error)
 	for last, limit, more := closeFrom, int64(closeAtFirst), true; more; {
 		if err := thenPause(ctx, pace.after(time.Since(start)), func() (err error) {
 			part := time.Now()
-			last, more, err = l.closeSome(ctx, &c, last, base, limit)
+			last, more, err = l.closeSome(ctx, &c, accounts, last, base, limit)
 			limit = closeNext(limit, time.Since(part))
 			return err
 		}); err != nil {
@@ -144,12 +148,12 @@ func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error)
 	return &c, nil
 }
 
-// closeSome closes the next changed accounts. It returns the last of them, and whether there may be more.
-func (l *Ledger) closeSome(ctx context.Context, c *Closing, before string, base *closedBooks, limit int64) (last string, more bool, err error) {
+// closeSome closes the next changed accounts by a statement. It returns the last of them, and whether there may be more.
+func (l *Ledger) closeSome(ctx context.Context, c *Closing, accounts, before string, base *closedBooks, limit int64) (last string, more bool, err error) {
 	var n, closed, strange int64
 	var suspects []string
 	if err := l.write(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.books().closeAccounts, before, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange)
+		return tx.QueryRow(ctx, accounts, before, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange)
 	}); err != nil {
 		return "", false, fmt.Errorf("postgres: close accounts: %w", err)
 	}
@@ -171,18 +175,25 @@ func (l *Ledger) closeSome(ctx context.Context, c *Closing, before string, base 
 	return last, n == limit, nil
 }
 
-// beginClosing returns the last closing, the time, and the horizon of a closing that begins now.
-func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.Time, horizon *int64, err error) {
+// beginClosing returns the last closing, the time, and the horizon of a closing that begins now, and the statement that closes accounts.
+func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.Time, horizon *int64, accounts string, err error) {
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if base, err = l.closedBooks(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, l.books().beginClosing).Scan(&now, &horizon)
+		var walk bool
+		if err = tx.QueryRow(ctx, l.books().beginClosing, l.walkFrom).Scan(&now, &horizon, &walk); err != nil {
+			return err
+		}
+		if accounts = l.books().closeAccounts; walk {
+			accounts = walkAccounts
+		}
+		return nil
 	})
 	if err != nil {
 		err = fmt.Errorf("postgres: read the last closing: %w", err)
 	}
-	return base, now, horizon, err
+	return base, now, horizon, accounts, err
 }
 
 // snapshot reads from the primary's connections for reads, in one transaction.

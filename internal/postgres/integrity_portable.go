@@ -16,7 +16,7 @@ const (
 	suspectAccountsPlainly = `WITH changed AS MATERIALIZED (SELECT` + changedAccounts + anyAccount + suspectsAmong
 	closeAccountsPlainly   = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + anyAccount + closePart
 	selectClosingPlainly   = `SELECT NULL::text` + lastBooks + countedAsMany
-	beginClosingPlainly    = `SELECT clock_timestamp(), NULL::bigint`
+	beginClosingPlainly    = `SELECT clock_timestamp(), NULL::bigint, $1::bigint IS NULL`
 	moveClosingPlainly     = `UPDATE ledger_closing SET` + moveSums + `horizon = $4::bigint, cluster = NULL` + moveOn
 	selectKeptPlainly      = `SELECT ` + countedAsMany + `, 0::bigint` + booksKept
 	// An entry takes some 140 bytes.
@@ -31,11 +31,7 @@ type bookkeeping struct {
 
 func (l *Ledger) books() bookkeeping {
 	if l.db.engine.Has(pgkit.RowVersions) {
-		statements := bookkeeping{`SELECT ` + manyEntries, selectBooksKept, selectClosing, beginClosing, closeAccounts, suspectAccounts, moveClosing}
-		if l.db.chapters.Load() {
-			statements.closeAccounts = walkAccounts
-		}
-		return statements
+		return bookkeeping{`SELECT ` + manyEntries, selectBooksKept, selectClosing, beginClosing, closeAccounts, suspectAccounts, moveClosing}
 	}
 	return bookkeeping{`SELECT ` + countedAsMany, selectKeptPlainly, selectClosingPlainly, beginClosingPlainly, closeAccountsPlainly, suspectAccountsPlainly, moveClosingPlainly}
 }

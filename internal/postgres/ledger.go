@@ -23,12 +23,13 @@ import (
 type Ledger struct {
 	db         *DB
 	wholeBelow int64 // see there
+	walkFrom   int64 // likewise
 }
 
 var _ ledger.Store = (*Ledger)(nil)
 
 // NewLedger returns the ledger's store on db.
-func NewLedger(db *DB) *Ledger { return &Ledger{db, wholeBelow} }
+func NewLedger(db *DB) *Ledger { return &Ledger{db, wholeBelow, walkFrom} }
 
 // Await implements [ledger.Store].
 func (l *Ledger) Await(ctx context.Context) {
