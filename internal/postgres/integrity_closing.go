@@ -181,14 +181,14 @@ func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.
 		if base, err = l.closedBooks(ctx, tx); err != nil {
 			return err
 		}
-		var walk bool
-		if err = tx.QueryRow(ctx, l.books().beginClosing, l.walkFrom).Scan(&now, &horizon, &walk); err != nil {
-			return err
-		}
-		if accounts = l.books().closeAccounts; walk {
+		var (
+			books = l.books()
+			walk  bool
+		)
+		if accounts, err = books.closeAccounts, tx.QueryRow(ctx, books.beginClosing, l.walkFrom).Scan(&now, &horizon, &walk); walk {
 			accounts = walkAccounts
 		}
-		return nil
+		return err
 	})
 	if err != nil {
 		err = fmt.Errorf("postgres: read the last closing: %w", err)

@@ -71,12 +71,21 @@ func TestClosingBesideASnapshot(t *testing.T) {
 	url := database(t)
 	db := open(t, Options{URL: url})
 	books, money := walks(large(db)), newLedgerService(t, db)
+	// chooses reports how closings would go by themselves.
+	chooses := func() string {
+		_, _, _, statement, err := large(db).beginClosing(t.Context())
+		testwait.Check(t, err)
+		return statement
+	}
 	var accounts []string
 	for i := range 20 {
 		accounts = append(accounts, fmt.Sprintf("acc-%02d", i))
 	}
 	fund(t, money, 1000, accounts...)
 	recounted(t, books, true)
+	if chooses() != closeAccounts {
+		t.Error("a closing walks where there are no dead versions")
+	}
 	snapshot(t, url)
 	db.chapters.Store(true)
 	for round := range 3 {
@@ -88,6 +97,7 @@ func TestClosingBesideASnapshot(t *testing.T) {
 			t.Errorf("round %d: %+v, %v", round, closing, err)
 		}
 	}
+	testwait.Eventually(t, patience, "PostgreSQL counts the dead versions, and closings walk", func() bool { return chooses() == walkAccounts })
 	if in, err := books.Integrity(t.Context()); err != nil || !in.Valid {
 		t.Errorf("%+v, %v", in, err)
 	}

@@ -255,7 +255,7 @@ func holdOwners(ctx context.Context, tx pgx.Tx, holds []uuid.UUID) ([]string, er
 	return pgkit.Rows(ctx, tx, pgx.RowTo[string], `SELECT account FROM hold_rows WHERE id = ANY($1)`, holds)
 }
 
-// The accounts are locked one after the other, in the order of the ids in the array. NO KEY UPDATE is enough, as ids never change.
+// The accounts are locked one after the other, in the order of the ids in the array. NO KEY UPDATE is enough, as no other table refers to the key.
 const lockAccounts = `SELECT a.*` + ofAccounts + ` FOR NO KEY UPDATE` + eachAccount
 
 const (

@@ -124,7 +124,7 @@ func (w *planWatch) check(query, text string, n *planned) {
 }
 
 // fault says what is wrong with a node: it reads a whole table, an index without the column that leads to the rows, or
-// more rows than it is asked for. What names no chapter need not look for one.
+// more rows than it is asked for. A statement that doesn't name the chapter may look for the id alone.
 func (n *planned) fault(query string) string {
 	switch {
 	case n.Type == "Seq Scan" && !slices.Contains(smallTables(), n.Table):

@@ -15,7 +15,8 @@ const (
 	oldSnapshot             = time.Minute
 	oldSnapshotTransactions = 1_000_000
 	maxOldSnapshots         = 10 // that the doctor names
-	// From here on accounts begin chapters. What has only an age in transactions is a slot or a standby, whose snapshot is normally some seconds old.
+	// A snapshot that is older than either has accounts begin chapters. PostgreSQL tells the age of slots and standbys in transactions alone; the snapshot of a standby
+	// with hot_standby_feedback is normally some seconds old.
 	chaptersFrom             = 5 * time.Second
 	chaptersFromTransactions = 20_000
 )
