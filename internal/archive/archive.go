@@ -27,11 +27,6 @@ const (
 	// blocks are copied, and added up, at a time: some 60,000 entries, in a snapshot of their own.
 	blocks   = 1024
 	deadlock = "40P01"
-
-	// The first steps of the schema whose servers know that history is archived, and closed holds, and purchases.
-	stepHistory   = 39
-	stepHolds     = 41
-	stepPurchases = 42
 )
 
 // Options are what is archived, and how.
@@ -79,8 +74,6 @@ type Result struct {
 var (
 	// ErrInOnePiece is returned where the tables have no partitions.
 	ErrInOnePiece = errors.New("the history of this database is in one piece: run fairlead migrate up; on an engine that has no partitions, it can't be archived")
-	// ErrOldServers is returned while servers are at work that would miss what is archived.
-	ErrOldServers = errors.New("servers of older versions are at work, which would take an archive for a loss: update them first")
 	// ErrUnderWay is returned where another process works on an archive, or has begun one elsewhere.
 	ErrUnderWay = errors.New("an archive is under way")
 )
@@ -108,17 +101,6 @@ func (r *record) has(table string) bool {
 	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Table == table })
 }
 
-// needs is the step of the schema whose servers know that what it has is archived.
-func (r *record) needs() int {
-	switch {
-	case r.has(partitions.Purchases):
-		return stepPurchases
-	case r.has(partitions.ClosedHolds):
-		return stepHolds
-	}
-	return stepHistory
-}
-
 func (r *record) described() Archive {
 	a := Archive{Number: r.Number, To: partitions.Time(r.Upto), Directory: filepath.Join(r.Directory, r.name()), Files: r.Files}
 	if r.From != uuid.Nil {
@@ -138,7 +120,7 @@ type runner struct {
 
 // Run archives all partitions that are older than o.Before, the oldest first. It goes on with an archive that was interrupted.
 //
-// Errors: [ErrInOnePiece], [ErrOldServers], [ErrUnderWay], a [Damaged] file, the file system's, or the database's. After any of them, and after a crash,
+// Errors: [ErrInOnePiece], [ErrUnderWay], a [Damaged] file, the file system's, or the database's. After any of them, and after a crash,
 // call it again.
 func Run(ctx context.Context, pool *pgxpool.Pool, o Options) (Result, error) {
 	host, err := os.Hostname()

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	selectOld     = `SELECT name FROM servers WHERE step < $1 AND at > clock_timestamp() - interval '10 seconds' ORDER BY name LIMIT 1`
-	needStep      = `UPDATE schema_support SET oldest = greatest(oldest, $1)`
 	insertArchive = `INSERT INTO archives (number, upto, began_at, host, directory, files, sales_upto) VALUES ($1, $2, clock_timestamp(), $3, $4, $5, $6)`
 	saveFiles     = `UPDATE archives SET files = $3 WHERE number = $1 AND files = $2 AND detached_at IS NULL`
 	// addSums adds the entries in some blocks to the sums.
@@ -77,17 +75,7 @@ func (r *runner) seal(ctx context.Context, p period) (*record, error) {
 		return nil, err
 	}
 	err = r.locking(ctx, a, "sealing", func(tx pgx.Tx) error {
-		old, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], selectOld, a.needs())
-		if err == nil && len(old) > 0 {
-			err = fmt.Errorf("%w: %s", ErrOldServers, old[0])
-		}
-		if err == nil {
-			_, err = tx.Exec(ctx, needStep, a.needs())
-		}
-		if err == nil {
-			_, err = tx.Exec(ctx, insertArchive, a.Number, a.Upto, a.Host, a.Directory, string(files), sales)
-		}
-		if err != nil {
+		if _, err := tx.Exec(ctx, insertArchive, a.Number, a.Upto, a.Host, a.Directory, string(files), sales); err != nil {
 			return err
 		}
 		for _, piece := range p.pieces {

@@ -54,8 +54,6 @@ func keySlots() [2]keySlot {
 }
 
 const (
-	// slotsStep is the step that made the slots.
-	slotsStep = 40
 	// slotMargin is for records whose time is that of a clock which is ahead by as much as the fast path allows.
 	slotMargin = time.Second
 	// A turn, and the removal of a slot's records, wait slotLockTimeout at most for other transactions, since commands queue behind them. They
@@ -79,11 +77,9 @@ const (
 	enterSlot = `UPDATE key_slots SET since = clock_timestamp() WHERE slot = $1 AND since IS NULL`
 	clearSlot = `UPDATE key_slots SET since = NULL, left_at = NULL WHERE slot = $1 AND left_at < clock_timestamp() - $2::interval`
 
-	// Servers of older versions write to the first slot alone, and are refused once its column has no default.
+	// Servers of before the slots write to the first one alone, and are refused once its column has no default.
 	selectOpenSlots = `SELECT atthasdef FROM pg_attribute WHERE attrelid = 'idempotency_keys'::regclass AND attname = 'slot'`
-	countOldServers = `SELECT count(*) FROM servers WHERE step < $1 AND at > clock_timestamp() - $2::interval`
 	refuseOlder     = `ALTER TABLE idempotency_keys ALTER COLUMN slot DROP DEFAULT`
-	supportNewer    = `UPDATE schema_support SET oldest = greatest(oldest, $1)`
 	// Nothing in a slot is ever deleted or changed, and all of it goes at once: there is nothing to vacuum.
 	leaveUnvacuumed0 = `ALTER TABLE idempotency_keys SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)`
 	leaveUnvacuumed1 = `ALTER TABLE idempotency_keys_1 SET (autovacuum_enabled = off, toast.autovacuum_enabled = off)`
@@ -150,12 +146,12 @@ func (db *DB) turnKeys(ctx context.Context, retention time.Duration, open bool) 
 	return emptied, err
 }
 
-// turnIfUsed leaves a slot that has records for the other one. open says that servers of older versions can write still.
+// turnIfUsed leaves a slot that has records for the other one. open says that servers of before the slots can write still.
 func (db *DB) turnIfUsed(ctx context.Context, from, to int16, retention time.Duration, open bool) error {
 	tables := keySlots()
 	used, err := queryOne(ctx, db, errEmpty, pgx.RowTo[bool], tables[from].used)
 	if err == nil && used && open {
-		err = db.changeSlots(ctx, tables[0].table, true, func(tx pgx.Tx) error { return refuseOlderServers(ctx, tx) })
+		err = db.changeSlots(ctx, tables[0].table, true, func(tx pgx.Tx) error { return closeFirstSlot(ctx, tx) })
 	}
 	if err == nil && used {
 		err = db.changeSlots(ctx, tables[0].table, false, func(tx pgx.Tx) error { return turnSlots(ctx, tx, from, to, retention) })
@@ -201,23 +197,15 @@ func (db *DB) stayOn(ctx context.Context, table string, readers bool) (bool, err
 	return slices.ContainsFunc(after, func(id string) bool { return slices.Contains(before, id) }), err
 }
 
-// refuseOlderServers makes the first slot refuse what servers of older versions insert. One that is at work is waited for; one that was
-// stopped, and goes on later, fails.
-func refuseOlderServers(ctx context.Context, tx pgx.Tx) error {
-	var older int
-	if err := tx.QueryRow(ctx, countOldServers, slotsStep, serverAlive).Scan(&older); err != nil {
-		return err
-	}
-	if older > 0 {
-		return errSlotsBusy
-	}
+// closeFirstSlot makes the first slot refuse what servers of before the slots insert. None starts on this schema; one that was stopped, and
+// goes on after a turn, fails.
+func closeFirstSlot(ctx context.Context, tx pgx.Tx) error {
 	for _, sql := range []string{refuseOlder, leaveUnvacuumed0, leaveUnvacuumed1} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, supportNewer, slotsStep)
-	return err
+	return nil
 }
 
 // turnSlots leaves a slot, and makes the other one the one that is written. Whoever has written a key holds a lock of the first slot's table until

@@ -173,10 +173,10 @@ func TestUnusedSlotsAreNotTurned(t *testing.T) {
 	s.written(0)
 }
 
-// closed lets no server of an older version write any more, so that turns need not wait for any.
+// closed lets no server of before the slots write any more, as the first turn does.
 func (s *slots) closed() {
 	s.Helper()
-	testwait.Must(s.T, pgx.BeginFunc(s.Context(), sessionOf(s.T, s.db), func(tx pgx.Tx) error { return refuseOlderServers(s.Context(), tx) }))
+	testwait.Must(s.T, pgx.BeginFunc(s.Context(), sessionOf(s.T, s.db), func(tx pgx.Tx) error { return closeFirstSlot(s.Context(), tx) }))
 }
 
 // TestATurnWaitsForWhoWroteAKey: a transaction that has written a key and stands still, as one of a stopped process, is waited for, and holds
