@@ -234,7 +234,7 @@ func (s *Server) prepare(ctx context.Context, db *postgres.DB, about ...any) err
 		}
 		logger.WarnContext(ctx, "database", "check", f.Check, "finding", f.Message, "remedy", f.Remedy)
 	}
-	applied, err := db.Migrate(ctx)
+	applied, err := db.Migrate(ctx, func(slow string) { logger.WarnContext(ctx, "migration", "takes", slow) })
 	for _, m := range applied {
 		logger.InfoContext(ctx, "migration applied", "version", m.Version, "name", m.Name)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"time"
@@ -19,7 +18,7 @@ func newMigrate() *cobra.Command {
 			"by itself when it starts.",
 		Example: "  fairlead migrate status\n  fairlead migrate up --database-url postgres://db.internal/fairlead",
 	})
-	act := func(use, short, none string, run func(context.Context, string) ([]postgres.Migration, error)) {
+	act := func(use, short, none string, run func(cmd *cobra.Command, url string) ([]postgres.Migration, error)) {
 		var t target
 		verb := &cobra.Command{
 			Use: use, Short: short, Args: cobra.NoArgs,
@@ -29,7 +28,7 @@ func newMigrate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, err := run(cmd.Context(), url)
+				list, err := run(cmd, url)
 				if err != nil {
 					return err
 				}
@@ -39,8 +38,12 @@ func newMigrate() *cobra.Command {
 		t.bindDatabase(verb)
 		cmd.AddCommand(verb)
 	}
-	act("up", "Apply what is pending", "the schema was up to date already", postgres.Migrate)
-	act("status", "List the steps and whether they are applied", "no migrations", postgres.MigrationStatus)
+	act("up", "Apply what is pending", "the schema was up to date already", func(cmd *cobra.Command, url string) ([]postgres.Migration, error) {
+		return postgres.MigrateReporting(cmd.Context(), url, func(slow string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), slow) })
+	})
+	act("status", "List the steps and whether they are applied", "no migrations", func(cmd *cobra.Command, url string) ([]postgres.Migration, error) {
+		return postgres.MigrationStatus(cmd.Context(), url)
+	})
 	return cmd
 }
 

@@ -84,7 +84,7 @@ func TestElectionsElsewhere(t *testing.T) {
 	const named = "elected here"
 	db := open(t, Options{URL: pgtest.NewDatabase(t, nil), ElectionSchema: named})
 	for range 2 {
-		testwait.Must(t, testwait.Err(db.Migrate(t.Context())))
+		testwait.Must(t, testwait.Err(db.Migrate(t.Context(), nil)))
 	}
 	if _, g, _ := elect(t, db); g.Tokens["auctions"] != 1 {
 		t.Errorf("the first term is %d", g.Tokens["auctions"])

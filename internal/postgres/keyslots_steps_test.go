@@ -74,7 +74,7 @@ func TestSlotsOfAFullTable(t *testing.T) {
 	}
 	before := maps.Clone(all)
 	maps.DeleteFunc(before, func(name string, _ *fstest.MapFile) bool { return name >= fmt.Sprintf("migrations/%05d", slotsStep) })
-	testwait.Must(t, testwait.Err(migrateWith(t.Context(), url, electionSchema, fs.FS(before))))
+	testwait.Must(t, testwait.Err(migrateWith(t.Context(), url, electionSchema, fs.FS(before), nil)))
 	conn := pgtest.Connect(t, url)
 	c := keyed[ledger.Op](ledger.Deposit{Account: "ann", Amount: 1}, "kept", "")
 	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `INSERT INTO idempotency_keys SELECT sha256(n::text::bytea), sha256(''), gen_random_uuid(), 402, '{}'::bytea, now()

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -108,12 +109,17 @@ const (
 // asked to leave it. The error names who else uses tables then.
 // Errors: [ErrTooOld], [ErrTooNew], [ErrOldServers], [ErrEncoding], [ErrOtherSchema], or the database's.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
-	return migrateWith(ctx, url, electionSchema, migrations)
+	return MigrateReporting(ctx, url, nil)
 }
 
-// Migrate is the function [Migrate] on the database of db, whose leaders are elected where its [Options] say.
-func (db *DB) Migrate(ctx context.Context) ([]Migration, error) {
-	return migrateWith(ctx, db.url, db.elections, migrations)
+// MigrateReporting is [Migrate] that calls report every few seconds while a step takes long, with how long it has taken and what it waits for.
+func MigrateReporting(ctx context.Context, url string, report func(string)) ([]Migration, error) {
+	return migrateWith(ctx, url, electionSchema, migrations, report)
+}
+
+// Migrate is the function [MigrateReporting] on the database of db, whose leaders are elected where its [Options] say.
+func (db *DB) Migrate(ctx context.Context, report func(string)) ([]Migration, error) {
+	return migrateWith(ctx, db.url, db.elections, migrations, report)
 }
 
 // inOneSchema returns an [ErrOtherSchema] where the tables that the search path finds are in another schema than new ones would be made in, as after CREATE
@@ -133,7 +139,7 @@ func inOneSchema(ctx context.Context, db *sql.DB) error {
 }
 
 // migrateWith is Migrate with the steps in a directory "migrations" of files.
-func migrateWith(ctx context.Context, url string, elections pglock.Schema, files fs.FS) ([]Migration, error) {
+func migrateWith(ctx context.Context, url string, elections pglock.Schema, files fs.FS, report func(string)) ([]Migration, error) {
 	var applied []Migration
 	err := withProvider(url, portable(ctx, url, files), func(p *goose.Provider, db *sql.DB) error {
 		if err := inOneSchema(ctx, db); err != nil {
@@ -154,7 +160,7 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 			return err
 		}
 		for start := time.Now(); ; {
-			results, err := step(ctx, p, db, files)
+			results, err := step(ctx, p, db, files, func(name string) (done func()) { return reportSlow(ctx, url, name, report) })
 			for _, r := range results {
 				now := time.Now().UTC()
 				applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: &now})
@@ -244,8 +250,8 @@ func checkSupport(newest, version int64, ask func() (oldest int64, err error)) e
 	return err
 }
 
-// step applies what is pending, up to the first failure.
-func step(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.FS) (applied []*goose.MigrationResult, err error) {
+// step applies what is pending, up to the first failure. begin is called before each step, and what it returns behind it.
+func step(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.FS, begin func(name string) (done func())) (applied []*goose.MigrationResult, err error) {
 	for once := false; ; {
 		pending, err := p.HasPending(ctx)
 		if err != nil || !pending {
@@ -264,7 +270,9 @@ func step(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.FS) (appl
 		if err != nil {
 			return applied, err
 		}
+		done := begin(stepBehind(p, before))
 		result, err := p.UpByOne(ctx)
+		done()
 		if err == nil {
 			applied = append(applied, result)
 			continue
@@ -274,6 +282,16 @@ func step(ctx context.Context, p *goose.Provider, db *sql.DB, files fs.FS) (appl
 			return applied, err
 		}
 	}
+}
+
+// stepBehind is the file of the step that is taken next.
+func stepBehind(p *goose.Provider, version int64) string {
+	for _, s := range p.ListSources() {
+		if s.Version > version {
+			return filepath.Base(s.Path)
+		}
+	}
+	return ""
 }
 
 // onlyOnce has the database take each step once, whoever believes that it is the only one to migrate.

@@ -66,7 +66,7 @@ func TestLaterVersions(t *testing.T) {
 	}()
 	testwait.Eventually(t, patience, "a beat", func() bool { return ask[int](t, db, `SELECT count(*) FROM servers`) == 1 })
 
-	applied, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
+	applied, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}), nil)
 	if err != nil || len(applied) != 1 {
 		t.Fatalf("%+v, %v", applied, err)
 	}
@@ -78,21 +78,21 @@ func TestLaterVersions(t *testing.T) {
 	// It takes away what only servers of before this version need.
 	allowed := fmt.Sprintf(`UPDATE %s%d; %s; ALTER TABLE accounts ADD COLUMN surname text;`, removing, db.ready.newest, stepLockTimeout)
 	steps := map[string]string{"00100_expand.sql": expanding, "00101_allowed.sql": allowed}
-	if applied, err = migrateWith(t.Context(), url, electionSchema, laterSteps(t, steps)); err != nil || len(applied) != 1 {
+	if applied, err = migrateWith(t.Context(), url, electionSchema, laterSteps(t, steps), nil); err != nil || len(applied) != 1 {
 		t.Fatalf("a step for which this version is new enough: %+v, %v", applied, err)
 	}
 	becomes(t, db, "")
 
 	steps["00102_contract.sql"] = contracting
 	later := laterSteps(t, steps)
-	_, err = migrateWith(t.Context(), url, electionSchema, later)
+	_, err = migrateWith(t.Context(), url, electionSchema, later, nil)
 	if !errors.Is(err, ErrOldServers) || !strings.Contains(err.Error(), "v1.2.3") {
 		t.Fatalf("with a server at work: %v", err)
 	}
 	becomes(t, db, "")
 	cancel()
 	<-ended
-	if applied, err = migrateWith(t.Context(), url, electionSchema, later); err != nil || len(applied) != 1 {
+	if applied, err = migrateWith(t.Context(), url, electionSchema, later, nil); err != nil || len(applied) != 1 {
 		t.Fatalf("%+v, %v", applied, err)
 	}
 	becomes(t, db, operator.UnreadySchema)
@@ -124,7 +124,7 @@ func TestStepWaitsForNobody(t *testing.T) {
 
 			done := make(chan error, 1)
 			go func() {
-				_, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
+				_, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}), nil)
 				done <- err
 			}()
 			// The deadlock of a command behind a step behind the read would last until the read ends, which it does after the commands.
@@ -173,7 +173,7 @@ func TestStepsAskAutovacuum(t *testing.T) {
 	testwait.Eventually(t, patience, "an autovacuum", func() bool { return ask[int](t, db, atWork) == 1 })
 
 	began := time.Now()
-	applied, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}))
+	applied, err := migrateWith(t.Context(), url, electionSchema, laterSteps(t, map[string]string{"00100_expand.sql": expanding}), nil)
 	if err != nil || len(applied) != 1 {
 		t.Fatalf("%+v, %v", applied, err)
 	}
@@ -235,7 +235,7 @@ func TestStepsSayTheirLockTimeout(t *testing.T) {
 }
 
 // TestIndexesAreBuiltBesideCommands has the index of a step wait for a transaction that began before it. Commands on its table go on
-// meanwhile, and a build that was interrupted is done again.
+// meanwhile, and a build that was interrupted is done again. What it waits for is told.
 func TestIndexesAreBuiltBesideCommands(t *testing.T) {
 	t.Parallel()
 	const (
@@ -251,10 +251,11 @@ func TestIndexesAreBuiltBesideCommands(t *testing.T) {
 	defer func() { _ = writer.Close(context.WithoutCancel(t.Context())) }()
 	_, err = writer.Exec(t.Context(), `BEGIN; UPDATE accounts SET currency = currency WHERE false`)
 	testwait.Must(t, err)
+	told := make(chan string, 100)
 	migrate := func(ctx context.Context) <-chan error {
 		done := make(chan error, 1)
 		go func() {
-			_, err := migrateWith(ctx, url, electionSchema, laterSteps(t, map[string]string{"00100_index.sql": build}))
+			_, err := migrateWith(ctx, url, electionSchema, laterSteps(t, map[string]string{"00100_index.sql": build}), func(slow string) { told <- slow })
 			done <- err
 		}()
 		testwait.Eventually(t, patience, "a build of the index waits, or the removal of the one before", func() bool {
@@ -272,6 +273,15 @@ func TestIndexesAreBuiltBesideCommands(t *testing.T) {
 		}
 	}
 	deposit("first")
+	who := fmt.Sprintf("process %d", writer.PgConn().PID())
+	select {
+	case slow := <-told:
+		if !strings.HasPrefix(slow, "00100_index.sql: ") || !strings.Contains(slow, " s so far; ") || !strings.Contains(slow, who) {
+			t.Errorf("of a build that waits for %s is told %q", who, slow)
+		}
+	case <-time.After(patience):
+		t.Fatal("nobody is told what the build waits for")
+	}
 	interrupt()
 	if err := <-first; err == nil {
 		t.Fatal("it was not interrupted")
@@ -316,7 +326,7 @@ func TestAMigratorThatWakesUp(t *testing.T) {
 			}
 			migrators := make(chan ended, 2)
 			begin := func() {
-				applied, err := migrateWith(t.Context(), url, electionSchema, files)
+				applied, err := migrateWith(t.Context(), url, electionSchema, files, nil)
 				migrators <- ended{applied, err}
 			}
 			migrating := func(n int, also string) bool {
