@@ -170,6 +170,11 @@ func (s *Auctions) commitLocked(ctx context.Context, tx pgx.Tx, id uuid.UUID, kn
 	if err != nil {
 		return known, err
 	}
+	if want.Settling == nil {
+		if err := aside.standing(ctx, tx, book, id, want.Bidders); err != nil {
+			return known, err
+		}
+	}
 	noteUnrecorded(tx, keys)
 	s.db.spec.Clock.Learned(book.Now(), asked, time.Now())
 	w := auctionWrite{was: known.Auction.Version, revision: newID(), nonce: nonce, round: known.Auction.CurrentRound, end: known.End()}

@@ -48,6 +48,8 @@ func (s *Auctions) commitSpeculative(ctx context.Context, id uuid.UUID, t *specu
 	switch {
 	case want.Settling != nil:
 		return speculation.NotSent(speculation.Command, nil)
+	case len(s.db.blocked.findStanding(id, want.Bidders)) > 0:
+		return speculation.NotSent(speculation.Blocked, nil)
 	case turn.IsFirst():
 		return speculation.NotSent(speculation.Turn, nil)
 	}

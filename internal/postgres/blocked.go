@@ -42,6 +42,7 @@ type rowKind string
 const (
 	accountRow       rowKind = "account"
 	auctionRowKind   rowKind = "auction"
+	standingRow      rowKind = "standing bid" // by standingID
 	campaignRow      rowKind = "campaign"
 	targetNameRow    rowKind = "target name" // which publications of the target need
 	newAccountRow    rowKind = "new account" // not there yet: another session has inserted it, and has not committed
@@ -74,7 +75,12 @@ var probes = map[rowKind]string{ //nolint:gochecknoglobals // A constant, but fo
 		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (SELECT FROM lock_keys WHERE key = gone)`,
 	lockGrantRow: `WITH free AS (SELECT id FROM lock_grants WHERE id = ANY($1::uuid[]) FOR UPDATE` + // They are deleted.
 		freeOrGone + `lock_grants WHERE id = gone)`,
-	auctionRowKind:   `WITH free AS (SELECT id FROM auctions WHERE` + named + freeOrGone + `auctions WHERE id = gone)`,
+	auctionRowKind: `WITH free AS (SELECT id FROM auctions WHERE` + named + freeOrGone + `auctions WHERE id = gone)`,
+	standingRow: `WITH free AS (SELECT auction::text || '/' || account FROM auction_standing WHERE (auction, account) IN (
+			SELECT split_part(id, '/', 1)::uuid, substr(id, 38) FROM unnest($1::text[]) AS id) AND active FOR NO KEY UPDATE SKIP LOCKED)
+		SELECT * FROM free UNION ALL
+		SELECT gone FROM unnest($1::text[]) AS gone WHERE NOT EXISTS (
+			SELECT FROM auction_standing WHERE auction = split_part(gone, '/', 1)::uuid AND account = substr(gone, 38) AND active)`,
 	campaignRow:      `WITH free AS (SELECT id FROM campaigns WHERE` + named + freeOrGone + `campaigns WHERE id = gone)`,
 	holdRow:          `WITH free AS (SELECT id FROM hold_rows WHERE` + named + freeOrGone + `hold_rows WHERE id = gone)`,
 	multidrawRowKind: `WITH free AS (SELECT id FROM multidraws WHERE` + named + freeOrGone + `multidraws WHERE id = gone)`,

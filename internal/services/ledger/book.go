@@ -114,8 +114,9 @@ func (b *Book) NoteArchived(hold uuid.UUID, before time.Time) {
 }
 
 // SetAside says that an account exists, and that this transaction can't work on it. Every operation that needs it is
-// refused with reason.
+// refused with reason, also where the account was loaded.
 func (b *Book) SetAside(id string, reason error) {
+	delete(b.accounts, id)
 	if b.aside == nil {
 		b.aside = map[string]error{}
 	}
