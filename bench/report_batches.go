@@ -27,6 +27,12 @@ type BatchTurn struct {
 	Others       map[string]int64 `json:"others,omitempty"`
 }
 
+// snapshotPurchases are those of a few campaigns.
+const snapshotPurchases = "purchases"
+
+// snapshotKinds are the commands that are measured beside a long snapshot.
+func snapshotKinds() []string { return []string{batchBids, batchTransfers, snapshotPurchases} }
+
 // SnapshotTurn is one measured stretch with or without a reader in a long transaction.
 type SnapshotTurn struct {
 	What      string  `json:"what"`
@@ -107,7 +113,7 @@ func (r *Results) printSnapshots(out *printer) {
 	out.printf("\nBeside a reader in a REPEATABLE READ transaction, closed loop, %d connections, after %v s. Median (least … most) of %v turns.\n",
 		singleConnections, r.Options["snapshot_after_s"], r.Options["snapshot_pairs"])
 	lines := []string{"\tper second\tp50 ms\tp99 ms"}
-	for _, what := range []string{batchBids, batchTransfers} {
+	for _, what := range snapshotKinds() {
 		for _, reader := range []bool{false, true} {
 			figure := func(f func(SnapshotTurn) float64) []float64 {
 				return pick(r.Snapshots, func(t SnapshotTurn) bool { return t.What == what && t.Reader == reader }, f)
@@ -125,7 +131,7 @@ func (r *Results) printSnapshots(out *printer) {
 
 // judgeSnapshots compares the two turns of a pair.
 func (r *Results) judgeSnapshots() {
-	for _, what := range []string{batchBids, batchTransfers} {
+	for _, what := range snapshotKinds() {
 		rates := func(reader bool) []float64 {
 			return pick(r.Snapshots, func(t SnapshotTurn) bool { return t.What == what && t.Reader == reader }, func(t SnapshotTurn) float64 { return t.PerSecond })
 		}

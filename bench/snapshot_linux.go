@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// snapshots runs bids and transfers with and without somebody who has begun to read in a REPEATABLE READ transaction, in turn. What is
+// snapshots runs bids, transfers and purchases with and without somebody who has begun to read in a REPEATABLE READ transaction, in turn. What is
 // measured begins when the load has run for --snapshot-after.
 func (h *house) snapshots(ctx context.Context, o *options, results *Results) error {
 	for _, s := range h.sides {
@@ -21,7 +21,7 @@ func (h *house) snapshots(ctx context.Context, o *options, results *Results) err
 			return fmt.Errorf("%s: open an auction: %w", s.name, err)
 		}
 		for pair := range o.snapshotPairs {
-			for _, what := range []string{batchBids, batchTransfers} {
+			for _, what := range snapshotKinds() {
 				for _, reader := range []bool{false, true} {
 					turn, err := s.snapshotTurn(ctx, o, what, reader)
 					if err != nil {
@@ -50,13 +50,19 @@ func (s *side) snapshotTurn(ctx context.Context, o *options, what string, reader
 	}
 	b := s.bidding
 	b.others, b.refused = map[string]int64{}, 0
-	commands, check := b.bids(), b.check
-	if what == batchTransfers {
-		commands, check = transferBodies(0, o.accounts), wantCompleted
+	next, check := b.source(s.key), b.check
+	switch what {
+	case batchTransfers:
+		next, check = transferBodies(0, o.accounts).requests(s.key), wantCompleted
+	case snapshotPurchases:
+		if next, err = s.snapshotPurchases(ctx, o.accounts); err != nil {
+			return nil, err
+		}
+		check = wantCreated
 	}
 	timed := *o
 	timed.warmup = o.snapshotAfter
-	r, _, err := s.closedTurn(&timed, singleConnections, commands.requests(s.key), check, nil)
+	r, _, err := s.closedTurn(&timed, singleConnections, next, check, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +70,23 @@ func (s *side) snapshotTurn(ctx context.Context, o *options, what string, reader
 		return nil, fmt.Errorf("too many refusals: %v", b.others)
 	}
 	return &SnapshotTurn{What: what, Reader: reader, PerSecond: r.PerSecond(), P50MS: ms(r.Quantile(50)), P99MS: ms(r.Quantile(99))}, s.requireTotal(ctx)
+}
+
+// snapshotPurchases are those of a few new campaigns in turn: one would be sold out before the end.
+func (s *side) snapshotPurchases(ctx context.Context, accounts int) (func() []byte, error) {
+	const campaigns = 4
+	var all [campaigns]func() []byte
+	for i := range all {
+		var err error
+		if all[i], err = s.purchases(ctx, inSequence(accounts)); err != nil {
+			return nil, err
+		}
+	}
+	sent := 0
+	return func() []byte {
+		sent++
+		return all[sent%campaigns]()
+	}, nil
 }
 
 // beginReading takes a snapshot of a side's database, which lasts until the connection is closed.

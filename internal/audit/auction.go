@@ -21,7 +21,9 @@ func holdChecks() []check {
 			FULL JOIN (SELECT * FROM holds WHERE status = 'open' AND owner <> '') h ON h.id = s.hold
 			WHERE (h.account = s.account AND h.amount = s.amount AND h.owner = 'auction:' || s.auction AND h.expires_at IS NULL) IS NOT TRUE
 			UNION ALL
-			SELECT format('hold %s is that of %s active bids', hold, count(*)) FROM auction_standing WHERE active GROUP BY hold HAVING count(*) > 1`},
+			SELECT format('hold %s is that of %s active bids', hold, count(*)) FROM auction_standing WHERE active GROUP BY hold HAVING count(*) > 1
+			UNION ALL
+			SELECT format('%s has %s standing bids in auction %s', account, count(*), auction) FROM auction_standing GROUP BY auction, account HAVING count(*) > 1`},
 		{guarantee: Auctions, promise: "an auction that is not running holds nothing", sql: `
 			SELECT format('auction %s (%s): hold %s of %s over %s is open', a.id, a.status, h.id, h.account, h.amount)
 			FROM auctions a JOIN holds h ON h.owner = 'auction:' || a.id AND h.status = 'open'

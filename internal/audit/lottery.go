@@ -26,21 +26,24 @@ func saleChecks() []check {
 		{guarantee: Lottery, promise: "sold positions are the purchases, and at most the total", sql: `
 			SELECT format('campaign %s: sold %s of %s, purchases %s', c.id, c.sold_positions, c.total_positions, count(p.id))
 			FROM campaigns c LEFT JOIN purchases p ON p.campaign = c.id
-			GROUP BY c.id
+			GROUP BY c.id, c.chapter
 			HAVING CASE WHEN c.id < ` + archivedSales + ` THEN 0 ELSE c.sold_positions END <> count(p.id) OR c.sold_positions > c.total_positions
 			    OR (c.id < ` + archivedSales + ` AND c.status NOT IN ('completed', 'cancelled'))`},
 		{guarantee: Lottery, promise: "layers sum to the campaign, and count their own purchases", sql: `
 			SELECT format('campaign %s layer %s: sold %s of %s, purchases %s', l.campaign, l.layer, l.sold, l.positions, count(p.id))
 			FROM campaign_layers l LEFT JOIN purchases p ON p.campaign = l.campaign AND p.layer = l.layer
-			GROUP BY l.campaign, l.layer HAVING CASE WHEN l.campaign < ` + archivedSales + ` THEN 0 ELSE l.sold END <> count(p.id) OR l.sold > l.positions
+			GROUP BY l.campaign, l.layer, l.chapter HAVING CASE WHEN l.campaign < ` + archivedSales + ` THEN 0 ELSE l.sold END <> count(p.id) OR l.sold > l.positions
 			UNION ALL
 			SELECT format('campaign %s: total %s, sold %s, layers sum to %s and %s in %s layers, base length %s', c.id, c.total_positions, c.sold_positions,
 			              coalesce(sum(l.positions), 0), coalesce(sum(l.sold), 0), count(l.layer), c.base_length)
 			FROM campaigns c LEFT JOIN campaign_layers l ON l.campaign = c.id
-			GROUP BY c.id
+			GROUP BY c.id, c.chapter
 			HAVING c.total_positions <> coalesce(sum(l.positions), 0) OR c.sold_positions <> coalesce(sum(l.sold), 0)
 			    OR count(l.layer) <> max(l.layer)
 			    OR (c.base_length IS NOT NULL AND (count(l.layer) <> c.base_length OR bool_or(l.positions <> l.layer)))`},
+		{guarantee: Lottery, promise: "a campaign has one row, and so has each of its layers", sql: `
+			SELECT format('campaign %s has %s', id, count(*)) FROM campaigns GROUP BY id HAVING count(*) > 1
+			UNION ALL SELECT format('campaign %s has %s of layer %s', campaign, count(*), layer) FROM campaign_layers GROUP BY campaign, layer HAVING count(*) > 1`},
 		{guarantee: Lottery, promise: "sale numbers of a campaign are 1, 2, … without a gap", sql: `
 			SELECT format('campaign %s: %s sales numbered %s to %s', campaign, count(*), min(seq), max(seq))
 			FROM purchases GROUP BY campaign
@@ -78,7 +81,7 @@ func saleChecks() []check {
 			SELECT format('campaign %s: %s bought %s of at most %s', c.id, p.account, count(*), c.purchase_limit)
 			FROM campaigns c JOIN purchases p ON p.campaign = c.id
 			WHERE c.purchase_limit IS NOT NULL
-			GROUP BY c.id, p.account HAVING count(*) > c.purchase_limit`},
+			GROUP BY c.id, c.chapter, p.account HAVING count(*) > c.purchase_limit`},
 	}
 }
 
@@ -127,7 +130,7 @@ func drawChecks() []check {
 		{guarantee: Lottery, promise: "a campaign has its one draw exactly if it is completed", sql: `
 			SELECT format('campaign %s is %s and has %s draws', c.id, c.status, count(d.campaign))
 			FROM campaigns c LEFT JOIN draws d ON d.campaign = c.id
-			GROUP BY c.id HAVING count(d.campaign) <> CASE WHEN c.status = 'completed' THEN 1 ELSE 0 END`},
+			GROUP BY c.id, c.chapter HAVING count(d.campaign) <> CASE WHEN c.status = 'completed' THEN 1 ELSE 0 END`},
 		{guarantee: Lottery, promise: "a campaign's status agrees with its sales and its dates", sql: `
 			SELECT format('campaign %s is %s with %s of %s sold, completed at %s, cancelled at %s', id, status, sold_positions,
 			              total_positions, completed_at, cancelled_at)

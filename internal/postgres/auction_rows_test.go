@@ -82,9 +82,7 @@ func TestAuctionRowsAreGuarded(t *testing.T) {
 	for name, c := range map[string]struct{ sql, code string }{
 		"two open holds of an account": {`INSERT INTO hold_rows (id, account, captured, status, created_at, owner)
 			SELECT gen_random_uuid(), account, 0, 'open', now(), owner FROM hold_rows WHERE account = 'ann' LIMIT 1`, "23505"},
-		"an amount twice": {`UPDATE auction_standing SET amount = 11, unique_amount = 11 WHERE account = 'ann' AND unique_amount = 10`, "23505"},
-		"an account twice where amounts repeat": {`INSERT INTO auction_standing SELECT auction, account, 20, NULL, round, seq, at, hold, active
-			FROM auction_standing WHERE account = 'ann' AND unique_amount IS NULL`, "23505"},
+		"an amount twice":                    {`UPDATE auction_standing SET amount = 11, unique_amount = 11 WHERE account = 'ann' AND unique_amount = 10`, "23505"},
 		"another amount in the index":        {`UPDATE auction_standing SET unique_amount = 12 WHERE account = 'ann' AND unique_amount = 10`, "23514"},
 		"a hold's amount in two places":      {`UPDATE hold_rows SET amount = 10 WHERE account = 'ann'`, "23514"},
 		"a hold without an amount":           {`INSERT INTO hold_rows (id, account, captured, status, created_at) VALUES (gen_random_uuid(), 'ann', 0, 'open', now())`, "23514"},
@@ -96,7 +94,12 @@ func TestAuctionRowsAreGuarded(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, c.code)
 		}
 	}
-	// A hold that is for no bid has no amount, which the integrity check finds.
+	// A second bid with one hold, and a hold that is for no bid, the integrity check finds.
+	exec(t, h.db, `INSERT INTO auction_standing SELECT auction, account, 20, NULL, round, seq, at, hold, active FROM auction_standing WHERE account = 'ann' AND unique_amount IS NULL`)
+	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || i.Valid || i.FirstBadAccount != "ann" {
+		t.Errorf("integrity %+v, %v", i, err)
+	}
+	exec(t, h.db, `DELETE FROM auction_standing WHERE account = 'ann' AND amount = 20`)
 	exec(t, h.db, `DELETE FROM auction_standing WHERE account = 'ben'`)
 	if i, err := NewLedger(h.db).Integrity(t.Context()); err != nil || i.Valid || i.FirstBadAccount != "ben" {
 		t.Errorf("integrity %+v, %v", i, err)
@@ -117,7 +120,7 @@ func TestACloseIsAFewStatements(t *testing.T) {
 			st.Winners = append(st.Winners, auction.Winner{})
 		}
 		var b pgx.Batch
-		saveBids(&b, st, 0, countedWrites, raising{raiseStanding, guardedRaiseStanding})
+		saveBids(&b, st, 0, countedWrites, raising{counted: raiseStanding, guarded: guardedRaiseStanding})
 		saveOutcome(&b, st)
 		return b.Len()
 	}

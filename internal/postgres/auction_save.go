@@ -35,7 +35,9 @@ const (
 	// goes through all dead versions while somebody holds a snapshot that may see them (docs/adr/0061). sameAuction looks the row up by both; where
 	// another transaction has begun a chapter since, there is none. "FROM (SELECT * FROM" goes before, and OFFSET 0 behind: else the planner may look for the id
 	// alone first, and compare the chapter then.
-	newestAuction = ` CROSS JOIN LATERAL (SELECT chapter FROM auctions WHERE id = n.id ORDER BY chapter DESC LIMIT 1) AS newest OFFSET 0) AS n`
+	newestAuction = newestBefore + `auctions WHERE id = n.id` + newestBehind
+	newestBefore  = ` CROSS JOIN LATERAL (SELECT chapter FROM `
+	newestBehind  = ` ORDER BY chapter DESC LIMIT 1) AS newest OFFSET 0) AS n`
 	sameAuction   = `a.id = ANY (ARRAY[n.id]) AND a.chapter = n.chapter`
 
 	// A round that was closed stays so.
@@ -48,13 +50,16 @@ const (
 	// Each row is looked up by itself, whatever the planner believes: it must not go through all bids of the auction instead.
 	// Therefore the auction is a column of what is raised, which OFFSET 0 keeps, and equality is written in a form that an
 	// index knows and a join from the other side does not; where the index is partial, the look-up is a subquery.
-	raisedBids = `FROM (SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[],
+	//
+	// Beside a snapshot, when $9 is 1, each raise begins a chapter of its bid, with its own number, which is the highest of the auction; the one before it is found by the highest
+	// chapter (docs/adr/0061).
+	raisedBids = `FROM (SELECT *, seq * $9::bigint AS chapter FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[],
 			$7::uuid[], $8::bigint[]) AS v (auction, account, amount, round, seq, at, hold, before) OFFSET 0) AS n`
 	raised        = `s.account = n.account AND s.amount = n.before AND s.active AND (s.amount < n.amount OR s.hold <> n.hold) RETURNING 1`
-	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
+	raiseStanding = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold, chapter = greatest(s.chapter, n.chapter)
 		` + raisedBids + ` CROSS JOIN LATERAL (
 			SELECT ctid AS place FROM auction_standing
-			WHERE auction::text = n.auction::text AND account = n.account AND coalesce(unique_amount, 0) = 0 OFFSET 0) AS found
+			WHERE auction::text = n.auction::text AND account = n.account AND coalesce(unique_amount, 0) = 0 ORDER BY chapter DESC LIMIT 1) AS found
 		WHERE s.ctid = found.place AND ` + raised
 	// Without ctid, the row is found by its key and no subquery.
 	raiseStandingByKey = `UPDATE auction_standing AS s SET amount = n.amount, round = n.round, seq = n.seq, at = n.at, hold = n.hold
@@ -63,13 +68,14 @@ const (
 			hold = n.hold
 		` + raisedBids + ` WHERE s.auction = ANY (ARRAY[n.auction]) AND s.unique_amount = n.before AND ` + raised
 	guardedRaiseStanding = `WITH written AS (` + raiseStanding + `)
-		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+		SELECT 1 / (count(*) = $10::bigint)::integer FROM written`
 	guardedRaiseStandingByKey = `WITH written AS (` + raiseStandingByKey + `)
-		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
+		SELECT 1 / (count(*) = $10::bigint)::integer FROM written`
 	guardedRaiseUnique = `WITH written AS (` + raiseUnique + `)
-		SELECT 1 / (count(*) = $9::bigint)::integer FROM written`
-	insertStanding = `INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active)
-		SELECT auction, account, amount, CASE WHEN is_unique THEN amount END, round, seq, at, hold, true
+		SELECT 1 / (count(*) = $10::bigint)::integer FROM written`
+	// A bid that comes after one that was deleted has a later chapter.
+	insertStanding = `INSERT INTO auction_standing (auction, account, amount, unique_amount, round, seq, at, hold, active, chapter)
+		SELECT auction, account, amount, CASE WHEN is_unique THEN amount END, round, seq, at, hold, true, seq
 		FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::integer[], $5::bigint[], $6::timestamptz[], $7::uuid[], $8::boolean[])
 			AS n (auction, account, amount, round, seq, at, hold, is_unique)`
 	deleteStanding = `DELETE FROM auction_standing WHERE auction = $1 AND account = ANY($2) AND active`
@@ -169,7 +175,7 @@ func queueRaises(b *pgx.Batch, a *auction.Auction, raised []auction.Raise, how w
 	for i := range raised {
 		bids[i], before[i] = raised[i].Bid, raised[i].Before
 	}
-	how.queue(b, statement, guarded, n, errLostRow, append(standingColumns(a, bids), before)...)
+	how.queue(b, statement, guarded, n, errLostRow, append(standingColumns(a, bids), before, find.chapters)...)
 }
 
 // inTurns splits raises of unique amounts, so that an index which is checked row by row never has an amount twice: none takes an

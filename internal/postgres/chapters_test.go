@@ -13,18 +13,20 @@ import (
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/services/auction"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// TestBidsBesideALongSnapshot bids while somebody holds a snapshot, so that PostgreSQL may remove no version of the auction's row. Bids and
-// looks then pass most of them over.
+// TestBidsBesideALongSnapshot bids while somebody holds a snapshot, so that PostgreSQL may remove no version of the auction's row, nor of the standing
+// bids'. Bids and looks then pass most of them over.
 func TestBidsBesideALongSnapshot(t *testing.T) {
 	pgtest.Needs(t, pgkit.RowVersions)
 	h := newHouse(t, database(t))
 	fund(t, newLedgerService(t, h.db), 1_000_000, "seller", "ann", "ben")
-	id := h.open(nil)
+	id := h.open(func(c *auction.Create) { c.UniqueAmounts = false })
 	snapshot(t, h.db.url)
+	h.db.chapters.Store(true)
 	const bids = 600
 	for i := range int64(bids) {
 		if _, err := h.bid(id, []string{"ann", "ben"}[i%2], i+1); err != nil {
@@ -59,6 +61,19 @@ func TestBidsBesideALongSnapshot(t *testing.T) {
 		if got := entries(look.sql, look.args...); got > most {
 			t.Errorf("%s: it meets %d entries of the index, where a look for the id alone meets %d", look.name, got, all)
 		}
+	}
+
+	entries = entriesMet(t, h.db.url, "auction_standing_by_chapter")
+	all = entries(`SELECT seq FROM auction_standing WHERE auction::text = $1::text AND account = 'ann' AND coalesce(unique_amount, 0) = 0
+		ORDER BY chapter LIMIT 1`, id)
+	if all < bids/4 {
+		t.Fatalf("a look from the first chapter on meets %d entries, so there is nothing to be saved, and this test tests nothing", all)
+	}
+	var hold uuid.UUID
+	testwait.Check(t, conn.QueryRow(t.Context(), `SELECT hold FROM auction_standing WHERE account = 'ann'`).Scan(&hold))
+	if got := entries(guardedRaiseStanding, ids, []string{"ann"}, []int64{bids + 1}, []int32{1}, []int64{bids + 1}, []time.Time{time.Now()}, [][16]byte{hold},
+		[]int64{bids - 1}, 1, 1); got > 2 {
+		t.Errorf("a raise meets %d entries of the standing bids' index, where one from the first chapter on meets %d", got, all)
 	}
 }
 

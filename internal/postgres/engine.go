@@ -66,13 +66,20 @@ func seesCommits(ctx context.Context, reader, writer *pgxpool.Pool) (sees bool, 
 }
 
 // raising are the statements that raise standing bids whose amounts may repeat.
-type raising struct{ counted, guarded string }
+type raising struct {
+	counted, guarded string
+	chapters         int // 1 while [DB.chapters] is set
+}
 
 func (db *DB) raising() raising {
 	if !db.engine.Has(pgkit.RowPlaces) {
-		return raising{raiseStandingByKey, guardedRaiseStandingByKey}
+		return raising{raiseStandingByKey, guardedRaiseStandingByKey, 0}
 	}
-	return raising{raiseStanding, guardedRaiseStanding}
+	r := raising{raiseStanding, guardedRaiseStanding, 0}
+	if db.chapters.Load() {
+		r.chapters = 1
+	}
+	return r
 }
 
 // Missing names the capabilities that the database was found to lack when it was opened.

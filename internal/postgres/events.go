@@ -53,8 +53,8 @@ func NewEvents(db *DB, views EventViews) *Events {
 		{auction.TopicPrefix, `SELECT n.id, a.seq FROM unnest($1::uuid[]) AS n (id)
 			CROSS JOIN LATERAL (SELECT seq FROM auctions WHERE id = n.id ORDER BY chapter DESC LIMIT 1) AS a`, e.auctionEvents},
 		// The draw counts as the event after the last sale. Sales are never taken back: a cancelled campaign's purchases keep their numbers.
-		{"campaign:", `SELECT c.id, c.sold_positions + (SELECT count(*) FROM draws WHERE campaign = c.id)
-			FROM campaigns AS c WHERE c.id = ANY ($1)`, e.campaignEvents},
+		{"campaign:", `SELECT n.id, c.sold_positions + (SELECT count(*) FROM draws WHERE campaign = n.id) FROM unnest($1::uuid[]) AS n (id)
+			CROSS JOIN LATERAL (SELECT sold_positions FROM campaigns WHERE id = n.id ORDER BY chapter DESC LIMIT 1) AS c`, e.campaignEvents},
 		{"multidraw:", `SELECT id, checkpoints FROM multidraws WHERE id = ANY ($1)`, e.multidrawEvents},
 	}
 	return e
@@ -220,7 +220,7 @@ type counters struct{ Sold, Total int64 }
 
 func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, limit int) ([]live.Event, error) {
 	const (
-		campaignSold = `SELECT sold_positions, total_positions FROM campaigns WHERE id = $1`
+		campaignSold = `SELECT sold_positions, total_positions FROM campaigns WHERE id = $1 ORDER BY chapter DESC LIMIT 1`
 		selectSales  = `SELECT seq, account, layer, number, ordinal, at FROM purchases
 			WHERE campaign = $1 AND seq > $2 ORDER BY seq LIMIT $3`
 	)

@@ -325,9 +325,13 @@ const (
 	gateCampaign   = `SELECT pg_advisory_xact_lock($1, hashtext($2))`
 	campaignFields = `id, number, name, status, draw_mode, base_length, currency, price, beneficiary, escrow, purchase_limit,
 		total_positions, sold_positions, commitment, version, created_at, published_at, draw_started_at, completed_at, cancelled_at, witnesses`
-	selectCampaign  = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1`
+	selectCampaign  = `SELECT ` + campaignFields + ` FROM campaigns WHERE id = $1 ORDER BY chapter DESC LIMIT 1`
 	lockCampaignRow = selectCampaign + ` FOR NO KEY UPDATE`
-	selectLayers    = `SELECT positions, sold, price, 0 FROM campaign_layers WHERE campaign = $1 ORDER BY layer`
+	// The layers are numbered from 1. Each is looked for by its highest chapter, as the last one is, which says how many there are.
+	selectLayers = `SELECT l.positions, l.sold, l.price, 0 FROM generate_series(1, (
+			SELECT layer FROM campaign_layers WHERE campaign = $1 ORDER BY layer DESC, chapter DESC LIMIT 1)) AS n (layer)
+		CROSS JOIN LATERAL (SELECT positions, sold, price FROM campaign_layers WHERE campaign = $1 AND layer = n.layer ORDER BY chapter DESC LIMIT 1) AS l
+		ORDER BY n.layer`
 	// A plan that is made while the table is small stays for as long as nobody analyzes it. The order keeps it from going through all sales of
 	// the campaign in the order of their positions; of an equality the planner would drop the order.
 	selectLastSale = `SELECT id FROM purchases WHERE campaign = $1 AND seq >= $2 AND seq <= $2 ORDER BY seq LIMIT 1`

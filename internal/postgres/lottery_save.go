@@ -28,16 +28,18 @@ const (
 	// and it becomes drawing or completed only from active or drawing and with everything sold. The status is an
 	// expression there, so that the row is found by its id and never by the index on the status.
 	updateCampaign = `UPDATE campaigns SET status = $3, sold_positions = $4, version = $2, published_at = $5,
-			draw_started_at = $6, completed_at = $7, cancelled_at = $8, last_sale = coalesce($9, last_sale)
-		WHERE id = $1 AND version = $2 - 1
+			draw_started_at = $6, completed_at = $7, cancelled_at = $8, last_sale = coalesce($9, last_sale), chapter = $2::bigint >> 4
+		WHERE id = $1 AND chapter = (SELECT chapter FROM campaigns WHERE id = $1 ORDER BY chapter DESC LIMIT 1) AND version = $2 - 1
 			AND ($3 NOT IN ('drawing', 'completed') OR (status || '' IN ('active', 'drawing') AND $4 = total_positions))
 			AND ($3 <> 'active' OR status || '' IN ('pending', 'active'))
 			AND ($3 <> 'cancelled' OR status || '' IN ('pending', 'active') OR (status || '' = 'drawing' AND witnesses > 0)) RETURNING 1`
 	guardedUpdateCampaign = `WITH written AS (` + updateCampaign + `)
 		SELECT 1 / (count(*) = $10::bigint)::integer FROM written`
-	sellLayers = `UPDATE campaign_layers AS l SET sold = n.sold
-		FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[]) AS n (campaign, layer, old_sold, sold)
-		WHERE l.campaign = ANY (ARRAY[n.campaign]) AND l.layer = n.layer AND l.sold = n.old_sold RETURNING 1`
+	// Layers have no version: their chapters are of 128 sales.
+	sellLayers = `UPDATE campaign_layers AS l SET sold = n.sold, chapter = n.sold >> 7
+		FROM (SELECT * FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[]) AS n (campaign, layer, old_sold, sold)
+			` + newestBefore + `campaign_layers WHERE campaign = n.campaign AND layer = n.layer` + newestBehind + `
+		WHERE l.campaign = ANY (ARRAY[n.campaign]) AND l.layer = n.layer AND l.chapter = n.chapter AND l.sold = n.old_sold RETURNING 1`
 	guardedSellLayers = `WITH written AS (` + sellLayers + `)
 		SELECT 1 / (count(*) = $5::bigint)::integer FROM written`
 	insertDraw = `INSERT INTO draws (campaign, root, winners, completed_at) VALUES ($1, $2, $3, $4)`

@@ -18,9 +18,9 @@ import (
 
 // A campaign is as it is remembered where it has that version and as many sales, and the latest of them is the remembered one. The version
 // alone would say so, but for a failover to a server that lacks the last commits: there a version may come again with other sales, but
-// not the id of a sale. Where a server of before step 42 made the latest sale, the column has an earlier one: the batch is decided anew under
+// not the id of a sale. Its chapter is that of [newestAuction]. Where a server of before step 42 made the latest sale, the column has an earlier one: the batch is decided anew under
 // locks. To look the sale up would open all partitions of the purchases. The concatenation keeps the planner from the index of statuses.
-const sameCampaign = `c.id = ANY (ARRAY[n.id]) AND c.version = n.old_version AND c.sold_positions = n.old_sold AND c.status || '' = 'active'
+const sameCampaign = `c.id = ANY (ARRAY[n.id]) AND c.chapter = n.chapter AND c.version = n.old_version AND c.sold_positions = n.old_sold AND c.status || '' = 'active'
 	AND c.last_sale IS NOT DISTINCT FROM n.last`
 
 const (
@@ -28,15 +28,16 @@ const (
 	// one transaction each wait for each other in one direction only.
 	gateCampaigns = `SELECT pg_advisory_xact_lock(class, key) FROM (
 		SELECT class, hashtext(id) AS key FROM unnest($1::integer[], $2::text[]) AS n (class, id) ORDER BY key) AS gates`
+	newestCampaign = newestBefore + `campaigns WHERE id = n.id` + newestBehind
 	// sellCampaigns is updateCampaign for what sales change.
 	sellCampaigns = `WITH written AS (
-		UPDATE campaigns AS c SET sold_positions = n.sold, version = n.version, last_sale = n.new_last
-		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[], $5::integer[], $6::bigint[], $7::uuid[])
-			AS n (id, old_version, old_sold, last, sold, version, new_last)
+		UPDATE campaigns AS c SET sold_positions = n.sold, version = n.version, last_sale = n.new_last, chapter = n.version >> 4
+		FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[], $5::integer[], $6::bigint[], $7::uuid[])
+			AS n (id, old_version, old_sold, last, sold, version, new_last)` + newestCampaign + `
 		WHERE ` + sameCampaign + ` RETURNING 1
 	) SELECT 1 / (count(*) = $8::bigint)::integer FROM written`
 	guardCampaigns = `SELECT 1 / (count(*) = $5::bigint)::integer
-		FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[]) AS n (id, old_version, old_sold, last) JOIN campaigns AS c ON ` + sameCampaign
+		FROM (SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::uuid[]) AS n (id, old_version, old_sold, last)` + newestCampaign + ` JOIN campaigns AS c ON ` + sameCampaign
 )
 
 // commitSpeculative decides on what is remembered and sends the writes as one transaction, which the next call may rest on

@@ -170,7 +170,7 @@ const (
 	// headOf is the last number of the topic n.topic.
 	headOf = `coalesce(CASE split_part(n.topic, ':', 1)
 			WHEN 'auction' THEN (SELECT seq FROM auctions WHERE id = split_part(n.topic, ':', 2)::uuid ORDER BY chapter DESC LIMIT 1)
-			WHEN 'campaign' THEN (SELECT sold_positions + (SELECT count(*) FROM draws WHERE campaign = c.id) FROM campaigns AS c WHERE id = split_part(n.topic, ':', 2)::uuid)
+			WHEN 'campaign' THEN (SELECT sold_positions + (SELECT count(*) FROM draws WHERE campaign = c.id) FROM campaigns AS c WHERE id = split_part(n.topic, ':', 2)::uuid ORDER BY chapter DESC LIMIT 1)
 			WHEN 'multidraw' THEN (SELECT checkpoints FROM multidraws WHERE id = split_part(n.topic, ':', 2)::uuid)
 		END, 0)`
 	selectProgressOf = `SELECT n.topic, n.seq, ` + headOf + `, n.attempts, n.retry_at, n.stopped, n.last_error, n.last_cause, n.status_code, n.delivered_at
