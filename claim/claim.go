@@ -37,6 +37,8 @@ type Claim[ID comparable] struct {
 type Claims[ID comparable] struct {
 	sql statements
 	own []string // columns that nobody else may write
+
+	place *place // of claims in bulk
 }
 
 // Changes are columns of yours and the values that they get when a claim ends. Those of the claim are refused with [ErrOwnColumn].
@@ -55,8 +57,15 @@ func (c *Claims[ID]) Claim(ctx context.Context, db DB, id ID) (Claim[ID], error)
 }
 
 // ClaimDue claims up to limit rows, those first that have been due for longest, and returns them in no order. Rows that
-// another transaction has locked are passed over. None is no error.
+// another transaction has locked are passed over. None is no error; fewer than limit are all that there were.
+//
+// From a limit of 100 on, it looks behind the rows that it claimed before, and from the beginning each second, or less often where that takes long: beside a
+// transaction that holds a snapshot for long, a look from the beginning goes through all that was claimed since. Meanwhile rows that are put back, or inserted
+// with an earlier due time, come after those that are due later, of which there are enough.
 func (c *Claims[ID]) ClaimDue(ctx context.Context, db DB, limit int) ([]Claim[ID], error) {
+	if limit >= bulk && c.sql.bulkBehind != "" {
+		return c.claimBulk(ctx, db, limit)
+	}
 	return c.ClaimSelected(ctx, db, uuid.New(), c.sql.dueSelection, limit)
 }
 
@@ -262,12 +271,12 @@ func (c *Claims[ID]) ReleaseStale(ctx context.Context, db DB, age time.Duration,
 	return got, nil
 }
 
-func collect[ID comparable](rows pgx.Rows, err error) ([]Claim[ID], error) {
+func collect[ID comparable](rows pgx.Rows, err error, further ...any) ([]Claim[ID], error) {
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Claim[ID], err error) {
-		err = row.Scan(&c.ID, (*lockColumn)(&c.LockID), &c.Version, &c.At)
+		err = row.Scan(append([]any{&c.ID, (*lockColumn)(&c.LockID), &c.Version, &c.At}, further...)...)
 		c.At = c.At.UTC()
 		return c, err
 	})

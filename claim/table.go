@@ -35,7 +35,7 @@ type Table struct {
 	// Ready is the condition under which a free row may be claimed, such as "status = 'scheduled'"; empty: always.
 	Ready string
 	// Due is a column or expression of type TimeType before which a row must not be claimed; empty: at any time. Due rows
-	// are claimed in its order.
+	// are claimed in its order, as far as [Claims.ClaimDue] says.
 	Due string
 	// OnClaim, OnFinish, OnFail and OnRelease are assignments made with each step, such as "status = 'publishing'".
 	OnClaim, OnFinish, OnFail, OnRelease string
@@ -184,14 +184,16 @@ func textual(id any) bool { return sqlType(id) == "uuid" }
 type statements struct {
 	claimSelected open // the selection
 	dueSelection  string
-	oneSelection  string
-	recover       string
-	heartbeat     string
-	finish, fail  open // one claim; further assignments
-	finishAll     string
-	failAll       string
-	finished      string // those of many claims that have finished their rows; empty where the table doesn't tell
-	release       string
+	// They claim many due rows at once, the second those from a time on; both return besides when the last of them was due. Empty where rows have no such time.
+	bulkSelected, bulkBehind string
+	oneSelection             string
+	recover                  string
+	heartbeat                string
+	finish, fail             open // one claim; further assignments
+	finishAll                string
+	failAll                  string
+	finished                 string // those of many claims that have finished their rows; empty where the table doesn't tell
+	release                  string
 }
 
 // open is a statement with one place that each call fills. It is no format, because the caller's SQL may hold a percent sign.
@@ -261,24 +263,35 @@ func build(t Table, textual bool) statements {
 		id, lock, number, table, idCast,
 		is(fmt.Sprintf("h.%s = %s AND h.%s = mine.claimed_version", lock, lockID("mine.claimed_by"), number)),
 		is(fmt.Sprintf("t.%s = held_by AND t.%s = held_version", lock, number)))
+	// The guard is repeated outside of the selection, which may be the caller's. As an array, the selection is evaluated
+	// once; a plan that goes into it again for each row would pass over what it has locked itself, and claim more than its
+	// limit.
+	claimSelected := open{
+		before: fmt.Sprintf("UPDATE %s AS t SET %s = %s, %s = %s, %s = t.%s + 1%s WHERE t.%s = ANY (ARRAY(",
+			table, lock, lockID("$1"), lockedAt, times.now, number, number, list(t.OnClaim), id),
+		after: fmt.Sprintf(")) AND %s RETURNING %s", is(free+due), returning),
+	}
+	many := func(from string) string {
+		if t.Due == "" {
+			return ""
+		}
+		return fmt.Sprintf("WITH picked AS MATERIALIZED (SELECT %s AS picked_id, (%s) AS picked_due FROM %s WHERE %s%s ORDER BY %s LIMIT $2 FOR UPDATE SKIP LOCKED) ",
+			id, t.Due, table, free+due, from, order) +
+			claimSelected.with("SELECT picked_id FROM picked") + ", (SELECT max(picked_due) FROM picked WHERE isfinite(picked_due))"
+	}
 	return statements{
-		// The guard is repeated outside of the selection, which may be the caller's. As an array, the selection is evaluated
-		// once; a plan that goes into it again for each row would pass over what it has locked itself, and claim more than its
-		// limit.
-		claimSelected: open{
-			before: fmt.Sprintf("UPDATE %s AS t SET %s = %s, %s = %s, %s = t.%s + 1%s WHERE t.%s = ANY (ARRAY(",
-				table, lock, lockID("$1"), lockedAt, times.now, number, number, list(t.OnClaim), id),
-			after: fmt.Sprintf(")) AND %s RETURNING %s", is(free+due), returning),
-		},
-		dueSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT $2 FOR UPDATE SKIP LOCKED", id, table, free+due, order),
-		oneSelection: fmt.Sprintf("SELECT %s FROM %s WHERE %s = $2 AND %s FOR UPDATE SKIP LOCKED", id, table, id, is(free+due)),
-		recover:      fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s = %s", returning, table, lock, lockID("$1")),
-		heartbeat:    fmt.Sprintf("UPDATE %s AS t SET %s = %s %s", table, lockedAt, times.now, mine),
-		finish:       single(finish),
-		fail:         single(unlocked + list(t.OnFail)),
-		finishAll:    fmt.Sprintf("UPDATE %s AS t SET %s %s", table, finish, mine),
-		failAll:      fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
-		finished:     finished,
+		claimSelected: claimSelected,
+		bulkSelected:  many(""),
+		bulkBehind:    many(fmt.Sprintf(" AND (%s) >= $3::%s", t.Due, cmp.Or(t.TimeType, "timestamptz"))),
+		dueSelection:  fmt.Sprintf("SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT $2 FOR UPDATE SKIP LOCKED", id, table, free+due, order),
+		oneSelection:  fmt.Sprintf("SELECT %s FROM %s WHERE %s = $2 AND %s FOR UPDATE SKIP LOCKED", id, table, id, is(free+due)),
+		recover:       fmt.Sprintf("SELECT %s FROM %s AS t WHERE %s = %s", returning, table, lock, lockID("$1")),
+		heartbeat:     fmt.Sprintf("UPDATE %s AS t SET %s = %s %s", table, lockedAt, times.now, mine),
+		finish:        single(finish),
+		fail:          single(unlocked + list(t.OnFail)),
+		finishAll:     fmt.Sprintf("UPDATE %s AS t SET %s %s", table, finish, mine),
+		failAll:       fmt.Sprintf("UPDATE %s AS t SET %s%s %s", table, unlocked, list(t.OnFail), mine),
+		finished:      finished,
 		// A claim from later than now was made by a clock that was ahead. From now on it ages like any other.
 		release: fmt.Sprintf("WITH ahead AS (UPDATE %[1]s SET %[5]s = %[10]s WHERE %[2]s = ANY (ARRAY(SELECT %[2]s FROM %[1]s "+
 			"WHERE %[3]s IS NOT NULL AND %[5]s > %[8]s ORDER BY %[5]s DESC LIMIT $2 FOR UPDATE SKIP LOCKED))), "+
@@ -301,7 +314,7 @@ func New[ID comparable](t Table) (*Claims[ID], error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	return &Claims[ID]{sql: build(t, textual(zero)), own: []string{t.LockID, t.LockedAt, t.Version, t.FinishedBy}}, nil
+	return &Claims[ID]{place: new(place), sql: build(t, textual(zero)), own: []string{t.LockID, t.LockedAt, t.Version, t.FinishedBy}}, nil
 }
 
 // Must is New for descriptions that are constants of the program; it panics where New returns an error.
