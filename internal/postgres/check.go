@@ -52,14 +52,14 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	defer conn.Release()
 	var (
 		encoding, fsync, fullPages, synchronous, named string
-		standby, seesStandbys                          bool
+		standby, seesOthers                            bool
 		version, standbys, confirming                  int
 	)
 	err = conn.QueryRow(ctx, `SELECT current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
 		pg_is_in_recovery(), current_setting('server_version_num')::integer, current_setting('synchronous_standby_names'),
 		pg_has_role(current_user, 'pg_read_all_stats', 'USAGE'), count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))
 		FROM pg_stat_replication`).
-		Scan(&encoding, &fsync, &fullPages, &synchronous, &standby, &version, &named, &seesStandbys, &standbys, &confirming)
+		Scan(&encoding, &fsync, &fullPages, &synchronous, &standby, &version, &named, &seesOthers, &standbys, &confirming)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: check: %w", readError(err))
 	}
@@ -83,7 +83,7 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 		add("synchronous_commit", false, set("synchronous_commit = on")+"; look for one set on the role or database, too", "synchronous_commit is local: a failover may lose acknowledged commands")
 	}
 	switch {
-	case named != "" && !seesStandbys:
+	case named != "" && !seesOthers:
 		add("replication", false, "GRANT pg_read_all_stats TO the role of the database URL",
 			"this role can't see whether the standbys of synchronous_standby_names are connected")
 	// No promise is broken then: commits wait, unless they wait for nobody.
@@ -123,6 +123,10 @@ func (db *DB) Check(ctx context.Context) ([]Finding, error) {
 	}
 	for _, cost := range slow {
 		add("costs", false, cost.remedy, "%s", cost.what)
+	}
+	if !seesOthers && db.engine.Has(pgkit.RowVersions) {
+		add("costs", false, "GRANT pg_read_all_stats TO the role of the database URL: docs/operations/snapshots.md",
+			"this role can't see for how long sessions of other roles have held a snapshot: beside a long one, as that of a dump, commands on the same accounts get slower and slower, and no alert tells")
 	}
 	var history []finding
 	if db.engine.Has(pgkit.Partitions) {

@@ -274,6 +274,15 @@ func TestCheckNamesWhoLocksRows(t *testing.T) {
 	if got := found(little); len(got) > 0 {
 		t.Errorf("nobody has locked anything: %q", got)
 	}
+	snapshots := func(db *DB) bool {
+		t.Helper()
+		findings, err := db.Check(t.Context())
+		testwait.Check(t, err)
+		return slices.ContainsFunc(findings, func(f Finding) bool { return f.Check == "costs" && strings.Contains(f.Message, "have held a snapshot") })
+	}
+	if little, all := snapshots(little), snapshots(all); little == pgtest.Off(pgkit.RowVersions) || all {
+		t.Errorf("that it does not see others' snapshots, the doctor says of the role that sees little: %t, of the other one: %t", little, all)
+	}
 	conn := pgtest.Connect(t, server.URL())
 	for _, sql := range []string{`SET application_name = 'somebody'`, `SET idle_in_transaction_session_timeout = 0`, `BEGIN`, `SELECT FROM accounts FOR UPDATE`} {
 		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql)))
