@@ -206,8 +206,12 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	if err != nil {
 		d.unread("snapshots", err, "the sessions with old snapshots can't be read")
 	}
-	d.look(append(postgres.Checks, "blocked", "snapshots")...)
-	for _, f := range slices.Concat(findings, unconfirmed, blocked, snapshots) {
+	privileges, err := db.Privileges(ctx)
+	if err != nil {
+		d.unread("privileges", err, "what the role may do can't be read")
+	}
+	d.look(append(postgres.Checks, "blocked", "snapshots", "privileges")...)
+	for _, f := range slices.Concat(findings, unconfirmed, blocked, snapshots, privileges) {
 		d.add(f)
 	}
 	if d.Settings, err = db.Settings(ctx); err != nil {

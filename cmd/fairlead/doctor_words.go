@@ -86,6 +86,7 @@ func healthy(check string) string {
 		"partitions":         "the history has partitions for what is written now, and no archive was left unfinished",
 		"blocked":            "no session blocks others for longer than 5 s",
 		"log":                "the public log has what the tables have, and is signed",
+		"privileges":         "the role may do what commands need",
 		"snapshots":          "no transaction older than a minute keeps dead rows",
 		"schema":             "it is up to date, and this version can work with it",
 		"history":            "no server has found that commits are lost",

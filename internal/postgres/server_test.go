@@ -274,6 +274,12 @@ func TestCheckNamesWhoLocksRows(t *testing.T) {
 	if got := found(little); len(got) > 0 {
 		t.Errorf("nobody has locked anything: %q", got)
 	}
+	for db, lacks := range map[*DB]string{all: "", little: "DELETE, INSERT, UPDATE on accounts; "} {
+		findings, err := db.Privileges(t.Context())
+		if err != nil || len(findings) > 0 != (lacks != "") || lacks != "" && (!strings.Contains(findings[0].Message, lacks) || !strings.Contains(findings[0].Message, "INSERT on entries")) {
+			t.Errorf("%+v, %v", findings, err)
+		}
+	}
 	snapshots := func(db *DB) bool {
 		t.Helper()
 		findings, err := db.Check(t.Context())
