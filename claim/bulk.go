@@ -20,7 +20,7 @@ const (
 
 // place is up to when this process has claimed what is due. A row that was claimed leaves a dead entry in the index of claimable rows, and while somebody holds
 // a snapshot, as a dump does, PostgreSQL removes none: a look from the beginning goes through all of them, and one from the place on passes them over. The place is
-// a hint. What rests on it is the order of claims alone.
+// a hint: only the order of claims rests on it.
 type place struct {
 	mu    sync.Mutex
 	due   *time.Time // the latest due time that was claimed; nil: it is not known

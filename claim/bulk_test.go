@@ -1,12 +1,15 @@
 package claim_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-dev/fairlead/claim"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
@@ -162,4 +165,41 @@ func TestBulkClaimsComeBack(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// secondFails is a pool whose second query fails.
+type secondFails struct {
+	*pgxpool.Pool
+
+	queries int
+}
+
+var errSecond = errors.New("the second query")
+
+func (s *secondFails) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if s.queries++; s.queries == 2 {
+		return nil, errSecond
+	}
+	return s.Pool.Query(ctx, sql, args...)
+}
+
+// TestBulkClaimsKeepWhatTheyHave: where the look from the beginning fails, the caller gets the rows that the look before it has claimed.
+func TestBulkClaimsKeepWhatTheyHave(t *testing.T) {
+	t.Parallel()
+	b := newBulkTable(t, "timestamptz")
+	b.exec(`INSERT INTO app.rows SELECT n, 'scheduled', clock_timestamp() - interval '1 day' + n * interval '1 millisecond' FROM generate_series(1, 100) AS n`)
+	for {
+		b.claim(100, 100)
+		b.exec(`DELETE FROM app.rows; INSERT INTO app.rows SELECT n, 'scheduled', clock_timestamp() - interval '1 hour' FROM generate_series(1, 50) AS n`)
+		db := &secondFails{Pool: b.env.pool}
+		claimed, err := b.claims.ClaimDue(t.Context(), db, 100)
+		if err != nil || len(claimed) != 50 {
+			t.Fatalf("%d rows, %v", len(claimed), err)
+		}
+		if db.queries == 2 {
+			return
+		}
+		// More than a second had passed, so that the first look was one from the beginning.
+		b.exec(`DELETE FROM app.rows; INSERT INTO app.rows SELECT n, 'scheduled', clock_timestamp() - interval '1 day' FROM generate_series(1, 100) AS n`)
+	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // selectForbidden lists the tables on which this role lacks a privilege that commands need, and which ones: all four on the first, and two on the second.
-// What is not there is left out.
+// Tables that are not there are left out.
 const selectForbidden = `SELECT t.name, string_agg(p.privilege, ', ' ORDER BY p.privilege) FROM (
 		SELECT name, ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] AS privileges FROM unnest($1::text[]) AS name
 		UNION ALL SELECT name, ARRAY['SELECT', 'INSERT'] FROM unnest($2::text[]) AS name

@@ -18,7 +18,7 @@ import (
 
 // A campaign is as it is remembered where it has that version and as many sales, and the latest of them is the remembered one. The version
 // alone would say so, but for a failover to a server that lacks the last commits: there a version may come again with other sales, but
-// not the id of a sale. Its chapter is that of [newestAuction]. Where a server of before step 42 made the latest sale, the column has an earlier one: the batch is decided anew under
+// not the id of a sale. newestCampaign finds its chapter, as [newestAuction] does. Where a server of before step 42 made the latest sale, the column has an earlier one: the batch is decided anew under
 // locks. To look the sale up would open all partitions of the purchases. The concatenation keeps the planner from the index of statuses.
 const sameCampaign = `c.id = ANY (ARRAY[n.id]) AND c.chapter = n.chapter AND c.version = n.old_version AND c.sold_positions = n.old_sold AND c.status || '' = 'active'
 	AND c.last_sale IS NOT DISTINCT FROM n.last`
