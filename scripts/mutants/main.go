@@ -37,12 +37,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
 const (
 	bugs = "scripts/mutants/bugs"
-	// testTimeout ends a test that a bug makes hang. The slowest takes less than a minute on an idle machine.
-	testTimeout = 5 * time.Minute
+	// testTimeout ends a test that a bug makes hang, if it has not ended by itself when its patience was at an end.
+	testTimeout = testwait.Patience + 3*time.Minute
 )
 
 // program is one run of this command.
