@@ -148,7 +148,7 @@ func (h *house) startSides(ctx context.Context, o *options, serverURL, key strin
 
 // startProduct starts the product on a new database.
 func (h *house) startProduct(ctx context.Context, name, serverURL, key, binary string) error {
-	arguments := append([]string{"serve", "--data=" + filepath.Join(h.dir, name)}, h.productOptions...)
+	arguments := append([]string{"serve", "--allow-private-targets", "--data=" + filepath.Join(h.dir, name)}, h.productOptions...)
 	return h.startOnPostgres(ctx, name, serverURL, key, binary, arguments...)
 }
 

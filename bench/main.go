@@ -65,6 +65,7 @@ type options struct {
 	freshLoads       string
 	batchPairs       int
 	snapshotPairs    int
+	snapshotKinds    string
 	snapshotAfter    time.Duration
 	tailsPairs       int
 	tailsMeasure     time.Duration
@@ -156,6 +157,7 @@ func parseOptions(args []string) (*options, error) {
 	f.DurationVar(&o.freshWindow, "fresh-window", 10*time.Second, "measured beginning, and end, of a turn on a fresh database")
 	f.DurationVar(&o.freshLater, "fresh-later", time.Minute, "when the measured end of a turn on a fresh database begins")
 	f.IntVar(&o.batchPairs, "batch-pairs", 3, "turns of each way to send commands in batches")
+	f.StringVar(&o.snapshotKinds, "snapshot-kinds", "", "only what matches this regular expression, of "+strings.Join(snapshotKinds(), ", "))
 	f.IntVar(&o.snapshotPairs, "snapshot-pairs", 1, "turns with and without a long snapshot")
 	f.DurationVar(&o.snapshotAfter, "snapshot-after", 3*time.Minute, "load under a long snapshot before what is measured")
 	f.IntVar(&o.tailsPairs, "tails-pairs", 1, "turns of tails")

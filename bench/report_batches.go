@@ -27,18 +27,22 @@ type BatchTurn struct {
 	Others       map[string]int64 `json:"others,omitempty"`
 }
 
-// snapshotPurchases are those of a few campaigns.
-const snapshotPurchases = "purchases"
+const (
+	snapshotPurchases    = "purchases"    // of a few campaigns
+	snapshotPublications = "publications" // that are overdue, to a few targets
+)
 
-// snapshotKinds are the commands that are measured beside a long snapshot.
-func snapshotKinds() []string { return []string{batchBids, batchTransfers, snapshotPurchases} }
+// snapshotKinds are what is measured beside a long snapshot.
+func snapshotKinds() []string {
+	return []string{batchBids, batchTransfers, snapshotPurchases, snapshotPublications}
+}
 
 // SnapshotTurn is one measured stretch with or without a reader in a long transaction.
 type SnapshotTurn struct {
 	What      string  `json:"what"`
 	Reader    bool    `json:"reader"`
 	PerSecond float64 `json:"per_second"`
-	P50MS     float64 `json:"p50_ms"`
+	P50MS     float64 `json:"p50_ms"` // 0 for publications, which nobody waits for
 	P99MS     float64 `json:"p99_ms"`
 }
 
@@ -118,12 +122,21 @@ func (r *Results) printSnapshots(out *printer) {
 			figure := func(f func(SnapshotTurn) float64) []float64 {
 				return pick(r.Snapshots, func(t SnapshotTurn) bool { return t.What == what && t.Reader == reader }, f)
 			}
+			if len(figure(func(SnapshotTurn) float64 { return 0 })) == 0 {
+				continue
+			}
 			name := what + ", nobody reads"
 			if reader {
 				name = what + " beside the reader"
 			}
+			latency := func(f func(SnapshotTurn) float64) string {
+				if what == snapshotPublications {
+					return ""
+				}
+				return spread(figure(f), "%.2f")
+			}
 			lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s", name, spread(figure(func(t SnapshotTurn) float64 { return t.PerSecond }), "%.0f"),
-				spread(figure(func(t SnapshotTurn) float64 { return t.P50MS }), "%.2f"), spread(figure(func(t SnapshotTurn) float64 { return t.P99MS }), "%.2f")))
+				latency(func(t SnapshotTurn) float64 { return t.P50MS }), latency(func(t SnapshotTurn) float64 { return t.P99MS })))
 		}
 	}
 	out.table(lines)
@@ -136,6 +149,9 @@ func (r *Results) judgeSnapshots() {
 			return pick(r.Snapshots, func(t SnapshotTurn) bool { return t.What == what && t.Reader == reader }, func(t SnapshotTurn) float64 { return t.PerSecond })
 		}
 		ratios := rates(true)
+		if len(ratios) == 0 {
+			continue
+		}
 		for i, rate := range rates(false) {
 			ratios[i] /= rate
 		}

@@ -6,13 +6,18 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"regexp"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// snapshots runs bids, transfers and purchases with and without somebody who has begun to read in a REPEATABLE READ transaction, in turn. What is
+// snapshots runs bids, transfers, purchases and publications with and without somebody who has begun to read in a REPEATABLE READ transaction, in turn. What is
 // measured begins when the load has run for --snapshot-after.
 func (h *house) snapshots(ctx context.Context, o *options, results *Results) error {
+	kinds, err := regexp.Compile(o.snapshotKinds)
+	if err != nil {
+		return fmt.Errorf("--snapshot-kinds: %w", err)
+	}
 	for _, s := range h.sides {
 		if s.name != product {
 			continue
@@ -22,6 +27,9 @@ func (h *house) snapshots(ctx context.Context, o *options, results *Results) err
 		}
 		for pair := range o.snapshotPairs {
 			for _, what := range snapshotKinds() {
+				if !kinds.MatchString(what) {
+					continue
+				}
 				for _, reader := range []bool{false, true} {
 					turn, err := s.snapshotTurn(ctx, o, what, reader)
 					if err != nil {
@@ -40,6 +48,9 @@ func (s *side) snapshotTurn(ctx context.Context, o *options, what string, reader
 	// Each turn begins on pages without dead rows.
 	if err := errors.Join(s.analyze(ctx), s.h.checkpoint(ctx)); err != nil {
 		return nil, err
+	}
+	if what == snapshotPublications {
+		return s.snapshotPublications(ctx, o, reader)
 	}
 	if reader {
 		conn, err := s.beginReading(ctx)

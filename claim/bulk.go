@@ -7,16 +7,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
-const (
-	// bulk is from how many rows on [Claims.ClaimDue] looks behind the rows that it claimed last.
-	bulk = 100
-	// lookAgain and lookShare are how often it looks from the beginning all the same: after lookAgain, or after lookShare times what the last such look took, if
-	// that is longer.
-	lookAgain = time.Second
-	lookShare = 10
-)
+// bulk is from how many rows on [Claims.ClaimDue] looks behind the rows that it claimed last.
+const bulk = 100
 
 // place is up to when this process has claimed what is due. A row that was claimed leaves a dead entry in the index of claimable rows, and while somebody holds
 // a snapshot, as a dump does, PostgreSQL removes none: a look from the beginning goes through all of them, and one from the place on passes them over. The place is
@@ -45,7 +41,7 @@ func (p *place) move(from, due *time.Time, began time.Time) {
 	case due == nil:
 		p.due = nil
 	case from == nil:
-		p.due, p.until = due, now.Add(max(lookAgain, lookShare*now.Sub(began)))
+		p.due, p.until = due, now.Add(wait.Sparing(now.Sub(began)))
 	case p.due != nil && p.due.Before(*due): // Another look may have come further.
 		p.due = due
 	}

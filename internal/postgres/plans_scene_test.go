@@ -344,7 +344,7 @@ func (s *scene) publishing(a *actors) {
 	if n, err := a.queue.ReleaseStale(ctx, time.Hour); err != nil || n != 1 {
 		s.t.Errorf("released %d: %v", n, err)
 	}
-	if _, _, err := a.queue.NextDue(ctx, slots); err != nil {
+	if _, err := a.queue.NextDue(ctx, slots); err != nil {
 		s.t.Error(err)
 	}
 }

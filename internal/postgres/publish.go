@@ -16,7 +16,10 @@ import (
 )
 
 // Publications is the store of publications and their targets.
-type Publications struct{ db *DB }
+type Publications struct {
+	db    *DB
+	marks dueMarks
+}
 
 var (
 	_ publish.Store = (*Publications)(nil)

@@ -43,8 +43,8 @@ func TestPace(t *testing.T) {
 	if work = p.claim(p.slots()); len(work) != 1 || work[0].ID != other {
 		t.Fatalf("claimed %+v", work)
 	}
-	if in, ok, err := p.store.NextDue(t.Context(), p.slots()); err != nil || !ok || in < 4*time.Minute {
-		t.Errorf("next due in %v, %v, %v", in, ok, err)
+	if next, err := p.store.NextDue(t.Context(), p.slots()); err != nil || next.In == nil || *next.In < 4*time.Minute {
+		t.Errorf("next due: %+v, %v", next, err)
 	}
 	// Half-open: one at a time.
 	exec(t, p.db, `UPDATE targets SET next_send_at = clock_timestamp(), open_until = clock_timestamp()`)
@@ -73,7 +73,7 @@ func TestForeignSecretsAreLeftAlone(t *testing.T) {
 	if work := p.claim(s); len(work) != 0 {
 		t.Error("claimed what it cannot sign")
 	}
-	if _, ok, err := p.store.NextDue(t.Context(), s); ok || err != nil {
+	if next, err := p.store.NextDue(t.Context(), s); next.In != nil || err != nil {
 		t.Error("waits for what it cannot sign", err)
 	}
 	s.Keys = append(s.Keys, p.vault.KeyIDs()...)

@@ -33,16 +33,18 @@ const (
 	// openTargets are those that something may be sent to now, and that this process can send to. Their order is random, so
 	// that none is always the last to be looked at.
 	openTargets = `targets AS t LEFT JOIN unnest($2::uuid[], $3::bigint[]) AS s (target, slots) ON s.target = t.id
+			LEFT JOIN unnest($6::uuid[], $7::timestamptz[]) AS m (target, mark) ON m.target = t.id
 		WHERE t.secret_key = ANY($4) AND t.paused_at IS NULL AND coalesce(s.slots, $5) > 0`
 	// dueInTargets goes to each open target for its own due items, so that a target with many of them, or a slow one, stands
 	// in nobody's way. A target that is slowed down is sent one at a time.
 	dueInTargets = `SELECT p.id FROM (
-			SELECT t.id, CASE WHEN t.pace_interval > 0 OR t.refusals > 0 THEN 1 ELSE coalesce(s.slots, $5) END AS slots
+			SELECT t.id, CASE WHEN t.pace_interval > 0 OR t.refusals > 0 THEN 1 ELSE coalesce(s.slots, $5) END AS slots,
+				coalesce(m.mark, $8) AS mark
 			FROM ` + openTargets + ` AND (t.next_send_at IS NULL OR t.next_send_at <= clock_timestamp()) ORDER BY random()
 		) AS open CROSS JOIN LATERAL (
-			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at <= statement_timestamp()
+			SELECT d.id FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at >= open.mark AND d.due_at <= statement_timestamp()
 			ORDER BY d.due_at LIMIT open.slots FOR UPDATE SKIP LOCKED
-		) AS p WHERE $1::uuid IS NOT NULL LIMIT $6`
+		) AS p WHERE $1::uuid IS NOT NULL LIMIT $9`
 	// workFields are all columns of a claim: w is the claims, with the number of their try.
 	workFields = `w.id, w.execution_lock_id, w.execution_version, p.payload, nullif(p.progress, ''), w.try - p.spent,
 			(extract(epoch FROM w.execution_locked_at - p.due_at) * 1000000)::bigint, w.execution_locked_at, ` + targetFields + `
@@ -63,9 +65,9 @@ const (
 			SELECT c.*, p.attempts + 1 AS try FROM claimed AS c JOIN publications AS p ON p.id = ANY (ARRAY[c.id])
 		) SELECT ` + workFields
 	selectNextDue = `SELECT (extract(epoch FROM min(greatest(p.due_at, open.next_send_at)) - clock_timestamp()) * 1000000)::bigint FROM (
-			SELECT t.id, t.next_send_at FROM ` + openTargets + `
+			SELECT t.id, t.next_send_at, coalesce(m.mark, $8) AS mark FROM ` + openTargets + `
 		) AS open CROSS JOIN LATERAL (
-			SELECT d.due_at FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' ORDER BY d.due_at LIMIT 1
+			SELECT d.due_at FROM publications AS d WHERE d.target = open.id AND d.status = 'scheduled' AND d.due_at >= open.mark ORDER BY d.due_at LIMIT 1
 		) AS p WHERE $1::uuid IS NULL`
 )
 
@@ -75,12 +77,13 @@ func claimDue() string {
 	return fmt.Sprintf("with claimed as (%s), %s", claims.SelectedSQL(dueInTargets), beginClaimed)
 }
 
-func slotArgs(s publish.Slots) []any {
+// slotArgs are the parameters by which a statement finds open targets, and where it looks from.
+func slotArgs(s publish.Slots, l *look) []any {
 	ids, slots := make([][16]byte, 0, len(s.Targets)), make([]int64, 0, len(s.Targets))
 	for id, n := range s.Targets {
 		ids, slots = append(ids, id), append(slots, int64(n))
 	}
-	return []any{ids, slots, s.Keys, int64(s.Each)}
+	return append([]any{ids, slots, s.Keys, int64(s.Each)}, l.args()...)
 }
 
 // ClaimDue implements [publish.Queue].
@@ -89,6 +92,7 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 	// claimed are found by it. Only those of a run that is committed after the next one has looked are left to go stale.
 	lock := newID()
 	first := true
+	from := s.marks.from(&s.marks.until, s.db.chapters.Load())
 	err = s.db.run(ctx, "publish.claim", func(ctx context.Context, tx pgx.Tx) error {
 		work = nil
 		if !first {
@@ -97,12 +101,13 @@ func (s *Publications) ClaimDue(ctx context.Context, slots publish.Slots) (work 
 			}
 		}
 		first = false
-		args := append(append([]any{lock}, slotArgs(slots)...), int64(slots.Total))
+		args := append(append([]any{lock}, slotArgs(slots, &from)...), int64(slots.Total))
 		return sendAndCommit(ctx, tx, workBatch(&work, claimDue(), args...))
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.marks.claimed(&from, slots, work)
 	if len(work) > 0 {
 		crashpoint.Hit(crashpoint.PublishClaimed)
 	}
@@ -127,12 +132,20 @@ func scanWork(row pgx.CollectableRow) (*publish.Work, error) {
 }
 
 // NextDue implements [publish.Queue].
-func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (time.Duration, bool, error) {
-	in, err := queryOne(ctx, s.db, errEmpty, pgx.RowTo[*micros], selectNextDue, append([]any{nil}, slotArgs(slots)...)...)
-	if err != nil || in == nil {
-		return 0, false, err
+func (s *Publications) NextDue(ctx context.Context, slots publish.Slots) (publish.Next, error) {
+	from := s.marks.from(&s.marks.next, s.db.chapters.Load())
+	in, err := queryOne(ctx, s.db, errEmpty, pgx.RowTo[*micros], selectNextDue, append([]any{nil}, slotArgs(slots, &from)...)...)
+	if err != nil {
+		return publish.Next{}, err
 	}
-	return time.Duration(*in), true, nil
+	if from.whole {
+		s.marks.asked(&from)
+	}
+	n := publish.Next{Whole: from.whole}
+	if in != nil {
+		n.In = (*time.Duration)(in)
+	}
+	return n, nil
 }
 
 // Heartbeat implements [publish.Queue]. It returns a [command.BlockedError] where another session has locked one of them.

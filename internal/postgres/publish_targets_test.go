@@ -149,7 +149,7 @@ func TestExpiredAuthorizationPauses(t *testing.T) {
 	if again := p.claim(p.slots()); len(again) != 0 {
 		t.Error("claimed for a paused target")
 	}
-	if _, ok, err := p.store.NextDue(t.Context(), p.slots()); ok || err != nil {
+	if next, err := p.store.NextDue(t.Context(), p.slots()); next.In != nil || err != nil {
 		t.Error("waits for a paused target", err)
 	}
 	if n := ask[int](t, p.db, `SELECT attempts - spent FROM publications WHERE id = $1`, work[0].ID); n != 0 {

@@ -172,9 +172,9 @@ func TestNothingIsClaimedBeforeItIsDue(t *testing.T) {
 		t.Fatalf("claimed %d before their time", len(work))
 	}
 	sooner := p.add("t", 300*time.Millisecond)
-	in, ok, err := p.store.NextDue(t.Context(), p.slots())
-	if err != nil || !ok || in > 300*time.Millisecond {
-		t.Errorf("next due in %v, %v, %v", in, ok, err)
+	next, err := p.store.NextDue(t.Context(), p.slots())
+	if err != nil || next.In == nil || *next.In > 300*time.Millisecond || !next.Whole {
+		t.Errorf("next due: %+v, %v", next, err)
 	}
 	var sender scripted
 	p.work(&sender, nil)

@@ -65,6 +65,10 @@ func (source) Uint64() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
+// Sparing is the pause before the next look at everything, after one that took so long: a second, or ten times as long, so that such looks take a tenth of the
+// time at most.
+func Sparing(took time.Duration) time.Duration { return max(time.Second, 10*took) }
+
 // Every calls f at once, and again whenever d has passed or wake has a value, until ctx ends. wake may be nil. It calls f once for
 // what comes at one moment.
 func Every(ctx context.Context, d time.Duration, wake <-chan struct{}, f func()) {

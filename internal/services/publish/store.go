@@ -172,6 +172,13 @@ type Slots struct {
 	Keys []string
 }
 
+// Next says when something is due.
+type Next struct {
+	In *time.Duration // less than nothing where it is overdue; nil where nothing is scheduled
+	// Whole says that everything was looked at. Otherwise something that is due earlier may have been passed over, for a moment.
+	Whole bool
+}
+
 // Conclusion is how an attempt ended.
 type Conclusion struct {
 	Claim
@@ -185,11 +192,11 @@ type Conclusion struct {
 // Queue is what a worker needs of a database. Errors are those of [Store].
 type Queue interface {
 	// ClaimDue claims publications that are due by the database's clock, as many as there are slots for, for targets that
-	// are open now.
+	// are open now. While somebody holds a snapshot of the database, what comes to be due before others of its target that
+	// were claimed may come a second later, or after ten times as long as a look at everything takes.
 	ClaimDue(ctx context.Context, s Slots) ([]*Work, error)
-	// NextDue returns how long it is until something is due for a target that has a slot, by the database's clock; ok is
-	// false when nothing is scheduled.
-	NextDue(ctx context.Context, s Slots) (in time.Duration, ok bool, err error)
+	// NextDue says when something is due for a target that has a slot, by the database's clock.
+	NextDue(ctx context.Context, s Slots) (Next, error)
 	// Heartbeat keeps claims alive, notes what their attempts are doing, and returns those that are lost.
 	Heartbeat(ctx context.Context, beats []Beat) (lost []Claim, err error)
 	// SaveProgress keeps what an attempt has brought about so far, for the next one. It returns [ErrClaimLost] when the claim

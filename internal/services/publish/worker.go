@@ -202,12 +202,16 @@ func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 func (w *Worker) nextLook(ctx context.Context, free Slots) (time.Duration, error) {
 	// What is scheduled from here on wakes the worker if it is early enough, and it may be as early as now.
 	w.plan(time.Now().Add(poll))
-	in, ok, err := w.o.Queue.NextDue(ctx, free)
-	if err == nil {
-		w.o.Observer.Overdue(max(-in, 0)) // What was due has just been claimed, unless somebody has locked it.
-	}
-	if err != nil || !ok {
+	next, err := w.o.Queue.NextDue(ctx, free)
+	if err != nil {
 		return poll, err
+	}
+	in := poll
+	if next.In != nil {
+		in = *next.In
+	}
+	if next.Whole {
+		w.o.Observer.Overdue(max(-in, 0)) // What was due has just been claimed, unless somebody has locked it.
 	}
 	return min(max(in, shortestWait), poll), nil
 }
