@@ -265,7 +265,8 @@ func (s *Server) balanceProof(r *http.Request) (v accountProofView, err error) {
 	if given, err := one(r, "at"); err != nil {
 		return v, err
 	} else if given != "" {
-		if at, err = time.Parse(time.RFC3339Nano, given); err != nil {
+		var ok bool
+		if at, ok = parseTime(given); !ok {
 			return v, refuse("at must be a time as 2026-01-02T15:04:05Z")
 		}
 	}
