@@ -3,7 +3,9 @@ package testredis
 
 import (
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -34,7 +36,12 @@ func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	_ = pgtest.Program(tb, "redis-server") // It is installed.
 	r := &Server{tb: tb, port: pgtest.Port(tb), dir: tb.TempDir(), args: args}
-	tb.Cleanup(r.Kill)
+	tb.Cleanup(func() {
+		r.Kill()
+		if text, err := os.ReadFile(r.log()); tb.Failed() && err == nil {
+			tb.Logf("redis-server said:\n%s", text)
+		}
+	})
 	r.Start()
 	return r
 }
@@ -55,7 +62,7 @@ func StartCluster(tb testing.TB) *Server {
 func (r *Server) Start() {
 	r.tb.Helper()
 	args := append([]string{
-		"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", r.dir, "--loglevel", "warning",
+		"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", r.dir, "--loglevel", "warning", "--logfile", r.log(),
 	}, r.args...)
 	cmd := exec.CommandContext(context.Background(), "redis-server", args...) // It is killed when the test has cleaned up.
 	if err := cmd.Start(); err != nil {
@@ -73,6 +80,8 @@ func (r *Server) Start() {
 		return c.Do(context.Background(), c.B().Ping().Build()).Error() == nil
 	})
 }
+
+func (r *Server) log() string { return filepath.Join(r.dir, "redis.log") }
 
 func (r *Server) connect() (rueidis.Client, error) {
 	return rueidis.NewClient(rueidis.ClientOption{
