@@ -77,10 +77,15 @@ func TestBidsBesideALongSnapshot(t *testing.T) {
 	}
 }
 
-// entriesMet returns what counts the entries of an index that a statement meets, which is undone.
+// entriesMet returns what counts the entries of an index that a statement meets, which is undone. The planner has the settings that it has for the
+// product, and knows the tables, as it does sooner or later.
 func entriesMet(t *testing.T, url, index string) func(sql string, args ...any) int64 {
 	t.Helper()
 	conn := pgtest.Connect(t, url)
+	testwait.Must(t, testwait.Err(conn.Exec(t.Context(), "ANALYZE")))
+	for setting, value := range planning() {
+		testwait.Must(t, testwait.Err(conn.Exec(t.Context(), `SELECT set_config($1, $2, false)`, setting, value)))
+	}
 	return func(sql string, args ...any) int64 {
 		t.Helper()
 		tx, err := conn.Begin(t.Context())
