@@ -14,7 +14,7 @@ import (
 const askPort = "FAIRLEAD_TEST_ASK_PORT"
 
 // TestPortsAreTheirTests has another process ask for a port that a test has, and for it again when that has ended.
-func TestPortsAreTheirTests(t *testing.T) {
+func TestPortsAreTheirTests(t *testing.T) { //nolint:tparallel // It asks again when its subtest has ended.
 	t.Parallel()
 	if asked := os.Getenv(askPort); asked != "" {
 		port, err := strconv.Atoi(asked)
