@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// snapshots runs bids, transfers, purchases and publications with and without somebody who has begun to read in a REPEATABLE READ transaction, in turn. What is
-// measured begins when the load has run for --snapshot-after.
+// snapshots runs bids, transfers, purchases and publications, each without a reader and then beside one that holds a snapshot. It measures once the load has
+// run for --snapshot-after.
 func (h *house) snapshots(ctx context.Context, o *options, results *Results) error {
 	kinds, err := regexp.Compile(o.snapshotKinds)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 const lateCommit = 2 * time.Second
 
 // dueMarks are up to when this process has claimed what is due. A publication that was claimed leaves a dead entry in the index of
-// those that are scheduled, and while somebody holds a snapshot, PostgreSQL removes none: a look from the beginning goes through all
-// of them, and one from the marks on passes them over. What is due before a mark, because it was put back or its transaction took
-// longer than lateCommit, is found by the next look from the beginning. Without a snapshot each look is one.
+// those that are scheduled. While somebody holds a snapshot, PostgreSQL removes none of these entries: a look from the beginning reads all of
+// them, and a look from the marks on reads only those behind. A publication can come to be due before a mark, because it was put back, or
+// because its transaction took longer than lateCommit. The next look from the beginning finds it. Without a snapshot each look is from the beginning.
 type dueMarks struct {
 	mu      sync.Mutex
 	targets map[uuid.UUID]time.Time // by the database's clock, like rest
@@ -61,9 +61,13 @@ func (m *dueMarks) claimed(l *look, slots publish.Slots, work []*publish.Work) {
 	if l.whole {
 		of := map[uuid.UUID]time.Time{}
 		for id, n := range slots.Targets {
-			if n <= 0 { // Nobody has looked at it.
-				of[id] = m.targets[id]
+			// Where nothing was claimed, a target may not have been looked at: it has no slot, or waits for its turn. It keeps its mark.
+			if mark, ok := m.targets[id]; ok || n <= 0 {
+				of[id] = mark
 			}
+		}
+		for _, w := range work {
+			delete(of, w.Target.ID)
 		}
 		m.targets, m.rest, m.until = of, time.Time{}, time.Now().Add(wait.Sparing(time.Since(l.began)))
 	}

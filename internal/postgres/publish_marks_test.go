@@ -78,6 +78,25 @@ func TestClaimsBehindTheirMarks(t *testing.T) {
 	}
 }
 
+// TestMarkOfASlowedTarget has a look from the beginning come while a target waits for its turn: what it still has is found as soon as it is open.
+func TestMarkOfASlowedTarget(t *testing.T) {
+	t.Parallel()
+	p, busy, full := marked(t)
+	exec(t, p.db, `UPDATE targets SET next_send_at = clock_timestamp() + interval '1 hour' WHERE name = 'busy'`)
+	p.add("idle", 0)
+	s := p.slots()
+	s.Targets = map[uuid.UUID]int{busy: 2, full: 0}
+	p.store.marks.until = time.Now()
+	if work := p.claim(s); len(work) != 1 || work[0].Target.Name != "idle" {
+		t.Fatalf("claimed %d", len(work))
+	}
+	p.store.marks.until = time.Now().Add(time.Hour)
+	exec(t, p.db, `UPDATE targets SET next_send_at = NULL WHERE name = 'busy'`)
+	if work := p.claim(s); len(work) != 1 || work[0].Target.Name != "busy" {
+		t.Errorf("claimed %d of the target that is open again", len(work))
+	}
+}
+
 // TestMarksEnd has claims look from the beginning as soon as nobody holds a snapshot.
 func TestMarksEnd(t *testing.T) {
 	t.Parallel()
