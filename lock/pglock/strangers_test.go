@@ -171,14 +171,17 @@ func TestLockedRowLeavesConnections(t *testing.T) {
 			}
 		})
 	}
+	looker := pool(t, url) // Not the stranger: within its transaction PostgreSQL would show it the same activity again and again.
+	waiting := func() int {
+		return count(t, looker, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event IN ('transactionid', 'tuple')`)
+	}
+	waitFor(t, "one waits for the row", func() bool { return waiting() > 0 })
 	most := 0
 	for range 2 * askers { // Each is given up once, and asks again.
 		for over := false; !over; {
 			h := acquire(t, l, "other", lock.Options{Wait: lock.Forever})
 			testwait.Must(t, h.Release(t.Context()))
-			var waiting int
-			testwait.Must(t, stranger.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting))
-			most = max(most, waiting)
+			most = max(most, waiting())
 			select {
 			case <-ended:
 				over = true
@@ -186,7 +189,7 @@ func TestLockedRowLeavesConnections(t *testing.T) {
 			}
 		}
 	}
-	if most < 1 || most > 2 {
+	if most > 2 {
 		t.Errorf("%d connections waited for the row", most)
 	}
 	stop()
