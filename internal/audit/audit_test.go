@@ -304,6 +304,7 @@ func TestAuditNamesEveryViolation(t *testing.T) {
 		{"bid that was never placed", `UPDATE idempotency_keys SET body = convert_to('{"auction":"' || u(402) || '","account":"bx","amount":31,"seq":3}', 'UTF8') WHERE id = b(16)`, "has its effect"},
 		{"auction that was never made", `UPDATE idempotency_keys SET body = convert_to('{"id":"' || u(405) || '"}', 'UTF8') WHERE id = b(17)`, "has its effect"},
 		{"lock that was never granted", `UPDATE lock_keys SET token = 2 WHERE key = 'door'`, "has its effect"},
+		{"lock key with two rows", `ALTER TABLE lock_keys DROP CONSTRAINT lock_keys_pkey, DISABLE TRIGGER USER; INSERT INTO lock_keys (key, token) VALUES ('door', 1)`, "has its effect"},
 		{"lock key that is forgotten", `DELETE FROM lock_keys WHERE key = 'gate'`, "has its effect"},
 		{"key without an effect", `UPDATE idempotency_keys SET body = convert_to('{"id":"' || u(777) || '"}', 'UTF8') WHERE status = 201`, "has its effect"},
 		{"refusal without an intent", `UPDATE idempotency_keys SET body = convert_to('{"transfer":"' || u(1) || '"}', 'UTF8') WHERE status = 402`, "has its effect"},

@@ -138,15 +138,18 @@ func findKeysWithoutEffect(ctx context.Context, tx pgx.Tx, report func(string, .
 	return nil
 }
 
-// findTokens reports the lock keys that have not had the token that was told.
+// findTokens reports the lock keys that have not had the token that was told, or have more than one row.
 func findTokens(ctx context.Context, tx pgx.Tx, told map[string]int64, report func(string, ...any)) error {
-	rows, err := tx.Query(ctx, `SELECT key, token FROM lock_keys WHERE key = ANY($1)`, slices.Collect(maps.Keys(told)))
+	rows, err := tx.Query(ctx, `SELECT key, max(token), count(*) FROM lock_keys WHERE key = ANY($1) GROUP BY key`, slices.Collect(maps.Keys(told)))
 	if err != nil {
 		return err
 	}
 	var key string
-	var token int64
-	if _, err := pgx.ForEachRow(rows, []any{&key, &token}, func() error {
+	var token, count int64
+	if _, err := pgx.ForEachRow(rows, []any{&key, &token, &count}, func() error {
+		if count > 1 {
+			report("lock key %s has %d rows", key, count)
+		}
 		if token >= told[key] {
 			delete(told, key)
 		}

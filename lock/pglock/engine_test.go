@@ -80,7 +80,7 @@ func TestInstallLeavesOutFunctions(t *testing.T) {
 	let(t, acquire(t, lock.New(b, lock.LockerOptions{}), "k", lock.Options{}))
 	testwait.Must(t, testwait.Err(p.Exec(t.Context(), `CREATE EXTENSION plpgsql`)))
 	testwait.Must(t, testSchema.Install(t.Context(), p))
-	if n := count(t, p, `SELECT count(*) FROM pg_proc WHERE proname LIKE 'lock\_%'`); !engine().Has(pgkit.Functions) || n != 6 {
+	if n := count(t, p, `SELECT count(*) FROM pg_proc WHERE proname LIKE 'lock\_%'`); !engine().Has(pgkit.Functions) || n != 7 {
 		t.Errorf("%d functions, lacks %+v", n, engine().Lacks())
 	}
 }

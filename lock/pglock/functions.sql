@@ -7,6 +7,10 @@
 -- the planner believes a table to be small it would read all of it; a bitmap of its index would lead to all that is dead;
 -- a join might begin at the wrong end. So each statement looks something up by one index. Then no plan depends on the values, and
 -- one that is made for all of them saves making one at each call, which took half of the functions' time.
+--
+-- While somebody holds a snapshot, all that was written since stays in the indexes. A key is looked up from its last chapter, so that only
+-- the versions of the last 128 grants are visited, and its line from the first place that was taken at the last hand-over: places
+-- are numbered while the key is locked, so none can come before.
 
 -- Requests of one process for one key, in order. If the key is free the first is granted it ('granted'). The others that
 -- will wait get in line; each has a ticket then, which is else 0.
@@ -26,10 +30,10 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN; -- What was committed while we waited for the key would not be seen.
     END IF;
-    SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    SELECT * INTO k FROM lock_keys WHERE key = the_key ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         INSERT INTO lock_keys (key, token) SELECT the_key, token_floor FROM lock_arbiter ON CONFLICT DO NOTHING;
-        SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+        SELECT * INTO k FROM lock_keys WHERE key = the_key ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE;
     END IF;
     PERFORM FROM lock_waiters WHERE id = ANY (ids::uuid[]);
     IF FOUND THEN
@@ -45,7 +49,7 @@ BEGIN
         -- A place in line that a crash takes away is asked for again.
         PERFORM set_config('synchronous_commit', 'off', true);
     ELSE
-        PERFORM FROM lock_queue WHERE key = the_key;
+        PERFORM FROM lock_queue WHERE key = the_key AND ticket >= k.queue_from;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -54,7 +58,7 @@ BEGIN
         lease_end := clock_timestamp() + CASE WHEN holds[1] > 0 THEN least(ttls[1], holds[1]) ELSE ttls[1] END * interval '1 microsecond';
         INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
             VALUES (ids[1]::uuid, owners[1], ARRAY[the_key], ARRAY[new_token], ttls[1], holds[1], clock_timestamp(), lease_end);
-        UPDATE lock_keys SET token = new_token, holder = ids[1]::uuid WHERE key = the_key;
+        UPDATE lock_keys SET token = new_token, holder = ids[1]::uuid, chapter = new_token >> 7 WHERE key = the_key AND chapter = k.chapter;
         tickets := ARRAY[0];
         i := 2;
     END IF;
@@ -86,9 +90,9 @@ DECLARE
     a record;
     lease_end timestamptz;
 BEGIN
-    SELECT * INTO k FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    SELECT * INTO k FROM lock_keys WHERE key = the_key ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE;
     IF NOT FOUND OR current_setting('transaction_isolation') <> 'read committed' OR EXISTS (SELECT FROM lock_waiters WHERE id = the_id)
-        OR EXISTS (SELECT FROM lock_grants WHERE id = k.holder) OR EXISTS (SELECT FROM lock_queue WHERE key = the_key) THEN
+        OR EXISTS (SELECT FROM lock_grants WHERE id = k.holder) OR EXISTS (SELECT FROM lock_queue WHERE key = the_key AND ticket >= k.queue_from) THEN
         SELECT * INTO a FROM lock_ask(
             the_key, ARRAY[the_id::text], ARRAY[the_owner], ARRAY[ttl], ARRAY[hold], ARRAY[patient], the_process, alive_us);
         IF a.outcome = 'undecided' THEN
@@ -100,7 +104,7 @@ BEGIN
         VALUES (the_id, the_owner, ARRAY[the_key], ARRAY[k.token + 1], ttl, hold, clock_timestamp(),
             clock_timestamp() + CASE WHEN hold > 0 THEN least(ttl, hold) ELSE ttl END * interval '1 microsecond')
         RETURNING expires_at INTO lease_end;
-    UPDATE lock_keys SET token = k.token + 1, holder = the_id WHERE key = the_key;
+    UPDATE lock_keys SET token = k.token + 1, holder = the_id, chapter = (k.token + 1) >> 7 WHERE key = the_key AND chapter = k.chapter;
     RETURN ARRAY[k.token + 1, (date_part('epoch', lease_end) * 1000000)::bigint, 0];
 END $$;
 
@@ -110,11 +114,12 @@ CREATE OR REPLACE FUNCTION lock_free(the_key text, the_id uuid) RETURNS text LAN
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+    k lock_keys;
     held boolean;
 BEGIN
-    PERFORM FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    SELECT * INTO k FROM lock_keys WHERE key = the_key ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE;
     -- This statement sees what was committed before the key was locked, or else the isolation is another one.
-    DELETE FROM lock_grants WHERE id = the_id AND NOT EXISTS (SELECT FROM lock_queue WHERE key = the_key OFFSET 0)
+    DELETE FROM lock_grants WHERE id = the_id AND NOT EXISTS (SELECT FROM lock_queue WHERE key = the_key AND ticket >= k.queue_from OFFSET 0)
         AND current_setting('transaction_isolation') = 'read committed' RETURNING expires_at > clock_timestamp() INTO held;
     IF held IS NULL THEN
         PERFORM set_config('synchronous_commit', 'off', true); -- Only the row lock is committed.
@@ -137,7 +142,8 @@ CREATE OR REPLACE FUNCTION lock_release(
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    old_token bigint;
+    k lock_keys;
+    first_ticket bigint; -- of those in line, alive or not
     q record;
     w lock_waiters;
     head lock_waiters;
@@ -147,12 +153,13 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RETURN;
     END IF;
-    SELECT token INTO old_token FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    SELECT * INTO k FROM lock_keys WHERE key = the_key ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE;
     IF cardinality(served) > 0 THEN
         DELETE FROM lock_waiters WHERE id = ANY (served::uuid[]);
-        DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
+        DELETE FROM lock_queue WHERE key = the_key AND ticket >= k.queue_from AND ticket = ANY (served_tickets);
     END IF;
-    FOR q IN SELECT ticket, waiter FROM lock_queue WHERE key = the_key ORDER BY ticket LOOP
+    FOR q IN SELECT ticket, waiter FROM lock_queue WHERE key = the_key AND ticket >= k.queue_from ORDER BY ticket LOOP
+        first_ticket := coalesce(first_ticket, q.ticket);
         -- Nobody is alive for longer than the 1,200 ms that a process says at once: such a row was written by a clock that was ahead.
         SELECT * INTO w FROM lock_waiters WHERE id = q.waiter AND cycle IS NULL
             AND alive_until > clock_timestamp() AND alive_until <= clock_timestamp() + interval '1200 milliseconds';
@@ -189,13 +196,14 @@ BEGIN
         RAISE serialization_failure USING MESSAGE = 'next in line has just been made the victim of a deadlock';
     END IF;
     DELETE FROM lock_queue WHERE key = the_key AND ticket = head.ticket;
-    new_token := old_token + 1;
+    new_token := k.token + 1;
     lease_end := clock_timestamp() + least(head.ttl_us, CASE WHEN head.hold_us > 0 THEN head.hold_us END, CASE WHEN NOT ours THEN hand_over_us END)
         * interval '1 microsecond';
     INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
         VALUES (head.id, CASE WHEN cardinality(heirs) > 1 THEN cohort ELSE head.owner END, head.keys, ARRAY[new_token], head.ttl_us, head.hold_us,
             head.request, clock_timestamp(), lease_end);
-    UPDATE lock_keys SET token = old_token + cardinality(heirs), holder = head.id WHERE key = the_key;
+    UPDATE lock_keys SET token = k.token + cardinality(heirs), holder = head.id, chapter = (k.token + cardinality(heirs)) >> 7, queue_from = first_ticket
+        WHERE key = the_key AND chapter = k.chapter;
     IF NOT ours THEN
         -- Taking the lock is what makes it durable; should the database crash before that, it is still its last holder's.
         -- NOTIFY makes the commits that have it take turns, which must not wait for the disk.
@@ -214,13 +222,14 @@ CREATE OR REPLACE FUNCTION lock_settle(
 SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+    k lock_keys;
     there boolean;
 BEGIN
-    PERFORM FROM lock_keys WHERE key = the_key FOR NO KEY UPDATE;
+    SELECT * INTO k FROM lock_keys WHERE key = the_key ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE;
     UPDATE lock_grants SET id = new_holder::uuid, owner = new_owner, tokens = ARRAY[new_token],
         granted_at = clock_timestamp() - held_us * interval '1 microsecond' WHERE id = base::uuid AND expires_at > clock_timestamp();
     IF FOUND THEN
-        UPDATE lock_keys SET holder = new_holder::uuid WHERE key = the_key;
+        UPDATE lock_keys SET holder = new_holder::uuid WHERE key = the_key AND chapter = k.chapter;
         there := true;
     ELSE
         -- It may have been written down before. Else the lock has ended, and what its holder was granted for its place in
@@ -230,7 +239,7 @@ BEGIN
         there := FOUND;
     END IF;
     DELETE FROM lock_waiters WHERE id = ANY (served::uuid[]);
-    DELETE FROM lock_queue WHERE key = the_key AND ticket = ANY (served_tickets);
+    DELETE FROM lock_queue WHERE key = the_key AND ticket >= k.queue_from AND ticket = ANY (served_tickets);
     RETURN there;
 END $$;
 
@@ -249,8 +258,8 @@ AS $$
 DECLARE
     fresh text[];
     free text[];
+    lines bigint[]; -- where those of the free ones begin
     over uuid[];
-    taken text[];
     now timestamptz;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -262,15 +271,18 @@ BEGIN
             FROM unnest(end_keys, end_ids) WITH ORDINALITY AS e (key, id, n) ORDER BY n);
     END IF;
     -- Each statement from the second on sees what was committed before these rows were locked.
-    free := ARRAY(SELECT key FROM lock_keys WHERE key = ANY (ask_keys || end_keys) FOR NO KEY UPDATE SKIP LOCKED);
-    fresh := ARRAY(SELECT k FROM unnest(ask_keys) AS u (k) WHERE NOT EXISTS (SELECT FROM lock_keys WHERE key = k OFFSET 0));
+    SELECT array_agg(k.key), array_agg(k.queue_from) INTO free, lines FROM unnest(ask_keys || end_keys) AS u (name) CROSS JOIN LATERAL (
+        SELECT key, queue_from FROM lock_keys WHERE key = name ORDER BY chapter DESC LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS k;
+    fresh := ARRAY(SELECT name FROM unnest(ask_keys) AS u (name)
+        WHERE (SELECT true FROM lock_keys WHERE key = name ORDER BY chapter DESC LIMIT 1) IS NULL);
     IF cardinality(fresh) > 0 THEN
         WITH made AS (
             INSERT INTO lock_keys (key, token) SELECT k, token_floor FROM unnest(fresh) AS u (k) CROSS JOIN lock_arbiter ORDER BY k COLLATE "C"
             ON CONFLICT DO NOTHING RETURNING key
-        ) SELECT free || array_agg(key) INTO free FROM made;
+        ) SELECT free || array_agg(key), lines || array_agg(0::bigint) INTO free, lines FROM made;
     END IF;
-    free := ARRAY(SELECT k FROM unnest(free) AS u (k) WHERE NOT EXISTS (SELECT FROM lock_queue WHERE key = k OFFSET 0));
+    free := ARRAY(SELECT name FROM unnest(free, lines) AS u (name, line)
+        WHERE NOT EXISTS (SELECT FROM lock_queue WHERE key = name AND ticket >= line OFFSET 0));
     over := ARRAY(SELECT e.id::uuid FROM unnest(end_keys, end_ids) AS e (key, id) WHERE e.key = ANY (free));
     IF cardinality(over) > 0 THEN
         WITH gone AS (
@@ -282,17 +294,39 @@ BEGIN
         RETURN;
     END IF;
     now := clock_timestamp();
-    WITH made AS (
-        INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
-        SELECT a.id::uuid, a.owner, ARRAY[a.key], ARRAY[k.token + 1], a.ttl, a.hold, now,
-            now + CASE WHEN a.hold > 0 THEN least(a.ttl, a.hold) ELSE a.ttl END * interval '1 microsecond'
-        FROM unnest(ask_keys, ask_ids, owners, ttls, holds) AS a (key, id, owner, ttl, hold)
-        CROSS JOIN LATERAL (SELECT token, holder FROM lock_keys WHERE key = a.key OFFSET 0) AS k
+    WITH asked AS MATERIALIZED (
+        SELECT a.*, k.token + 1 AS token, k.chapter, now + CASE WHEN a.hold > 0 THEN least(a.ttl, a.hold) ELSE a.ttl END * interval '1 microsecond' AS lease_end
+        FROM unnest(ask_keys, ask_ids::uuid[], owners, ttls, holds) AS a (key, id, owner, ttl, hold)
+        CROSS JOIN LATERAL (SELECT token, chapter, holder FROM lock_keys WHERE key = a.key ORDER BY chapter DESC LIMIT 1) AS k
         WHERE a.key = ANY (free)
         AND NOT EXISTS (SELECT FROM lock_grants WHERE id = k.holder OFFSET 0)
         -- It has gone, or is in line: this comes late.
-        AND NOT EXISTS (SELECT FROM lock_waiters WHERE id = a.id::uuid OFFSET 0)
-        RETURNING id, keys[1] AS key, tokens[1] AS token, expires_at
-    ) SELECT array_agg(id::text), array_agg(key), array_agg(token), array_agg(expires_at) INTO granted, taken, new_tokens, lease_ends FROM made;
-    UPDATE lock_keys SET token = token + 1, holder = granted[array_position(taken, key)]::uuid WHERE key = ANY (taken);
+        AND NOT EXISTS (SELECT FROM lock_waiters WHERE id = a.id OFFSET 0)
+    ), made AS (
+        INSERT INTO lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
+        SELECT id, owner, ARRAY[key], ARRAY[token], ttl, hold, now, lease_end FROM asked
+    ), taken AS ( -- These rows are there, and locked: so each is found by one look.
+        INSERT INTO lock_keys (key, chapter, token, holder) SELECT key, chapter, token, id FROM asked
+        ON CONFLICT (key, chapter) DO UPDATE SET token = excluded.token, holder = excluded.holder, chapter = excluded.token >> 7
+    ) SELECT array_agg(id::text), array_agg(token), array_agg(lease_end) INTO granted, new_tokens, lease_ends FROM asked;
+END $$;
+
+-- From here on a key may have a row in each of several chapters, as far as the primary key knows. So whoever makes one looks behind it. Who makes
+-- a key that another one is making waits for that, since both are in the first chapter; who comes so late that the other's row has left
+-- it sees that row.
+CREATE OR REPLACE FUNCTION lock_key_is_one() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE invalid_transaction_state USING MESSAGE = 'keys of locks are made in READ COMMITTED transactions';
+    END IF;
+    IF (SELECT count(*) FROM lock_keys WHERE key = NEW.key) > 1 THEN
+        RAISE serialization_failure USING MESSAGE = 'the key of a lock has been made by another transaction just now';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER lock_key_is_one AFTER INSERT ON lock_keys FOR EACH ROW EXECUTE FUNCTION lock_key_is_one();
+DO $$ BEGIN
+    IF (SELECT indnkeyatts FROM pg_index WHERE indrelid = 'lock_keys'::regclass AND indisprimary) = 1 THEN
+        ALTER TABLE lock_keys DROP CONSTRAINT lock_keys_pkey, ADD CONSTRAINT lock_keys_pkey PRIMARY KEY (key, chapter);
+    END IF;
 END $$;

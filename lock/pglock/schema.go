@@ -37,11 +37,12 @@ type Beginner interface {
 func (s Schema) Install(ctx context.Context, conn Beginner) error {
 	err := pgkit.Install(ctx, conn, installLock, string(s),
 		pgkit.Part{Has: `to_regclass('lock_fences') IS NOT NULL`, SQL: tablesSQL},
-		pgkit.Part{Has: `2 = (SELECT count(*) FROM pg_attribute WHERE NOT attisdropped AND (attrelid, attname) IN (
-			(to_regclass('lock_waiters'), 'process'), (to_regclass('lock_arbiter'), 'token_floor')))`, SQL: columnsSQL},
+		pgkit.Part{Has: `4 = (SELECT count(*) FROM pg_attribute WHERE NOT attisdropped AND (attrelid, attname) IN (
+			(to_regclass('lock_waiters'), 'process'), (to_regclass('lock_arbiter'), 'token_floor'),
+			(to_regclass('lock_keys'), 'chapter'), (to_regclass('lock_keys'), 'queue_from')))`, SQL: columnsSQL},
 		pgkit.Part{
 			Has: `3 = (SELECT count(*) FROM pg_proc WHERE 'plan_cache_mode=force_generic_plan' = ANY (proconfig)
-			AND (oid IN (to_regproc('lock_share'), to_regproc('lock_free')) OR oid = to_regproc('lock_release') AND prosrc LIKE '%channel IS NOT NULL%'))`,
+			AND (oid IN (to_regproc('lock_share'), to_regproc('lock_free')) OR oid = to_regproc('lock_release') AND prosrc LIKE '%queue_from%'))`,
 			SQL: functionsSQL, Needs: pgkit.Functions,
 		})
 	if err != nil {

@@ -20,7 +20,9 @@ const (
 	// someIDs come as texts: without a prepared statement, as behind a pooler, the driver has no array of others to send.
 	someIDs    = `ANY ($1::text[]::uuid[])`
 	keysOf     = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1)::text[])`
-	lineOf     = `SELECT w.id, w.ticket, w.owner, w.keys, w.ttl_us, w.hold_us, w.request FROM @lock_waiters w WHERE ` + alive + ` AND w.id = ANY (ARRAY(SELECT waiter FROM @lock_queue WHERE key = `
+	several    = `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])`
+	only       = `(SELECT keys[1] FROM @lock_grants WHERE id = $1 AND cardinality(keys) = 1)`
+	lineOf     = `SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE ` + alive + ` AND w.id = ANY (ARRAY(SELECT waiter FROM @lock_queue q WHERE key = `
 	waiterCols = `w.id, w.ticket, w.owner, w.keys, w.ttl_us, w.hold_us, w.request`
 	inQueue    = ` FROM @lock_queue q JOIN @lock_waiters w ON w.id = ANY (ARRAY[q.waiter]) WHERE q.key = `
 	alive      = `w.cycle IS NULL AND ` + heard
@@ -34,6 +36,11 @@ const (
 	grantCols   = `id, owner, keys, tokens, ttl_us, granted_at, expires_at`
 )
 
+// inLine bounds a look at places in the lines of keys by where these begin: all before is dead, and stays in the index while somebody holds a snapshot.
+func inLine(keys string) string {
+	return ` AND q.ticket >= coalesce((SELECT min(queue_from) FROM @lock_keys WHERE key = ` + keys + `), 0)`
+}
+
 func newStatements(s Schema) *statements {
 	st := &statements{ //nolint:gosec // Tokens of locks are no credentials.
 		// Rows of new keys are inserted in the order in which they are locked, so that two that make the same rows wait for
@@ -46,29 +53,29 @@ func newStatements(s Schema) *statements {
 		DropExpired: `DELETE FROM @lock_grants WHERE expires_at <= clock_timestamp()
 			AND id = ANY (ARRAY(SELECT holder FROM @lock_keys WHERE key = ANY ($1)))`,
 		ReadHolders: `SELECT k.key, g.id, g.owner, g.request, ` + ahead + ` FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = ANY ($1)`,
-		ReadLine:    lineOf + `ANY ($1))) ORDER BY ticket`,
+		ReadLine:    lineOf + `ANY ($1)` + inLine(`ANY ($1)`) + `)) ORDER BY ticket`,
 		// Of several keys the whole lines matter; of one, only who is first, however long the line is.
-		ReadLineOf: lineOf + `ANY ((SELECT keys FROM @lock_grants WHERE id = $1 AND cardinality(keys) > 1)::text[])))
+		ReadLineOf: lineOf + several + inLine(several) + `))
 			AND (SELECT cardinality(keys) > 1 FROM @lock_grants WHERE id = $1) ORDER BY ticket`, // The planner looks at that first, and at most at that.
-		ReadHeadOf: `SELECT ` + waiterCols + inQueue + `(SELECT keys[1] FROM @lock_grants WHERE id = $1 AND cardinality(keys) = 1)
+		ReadHeadOf: `SELECT ` + waiterCols + inQueue + only + inLine(only) + `
 			AND ` + alive + ` ORDER BY q.ticket LIMIT 1`,
 		// Behind a holder nobody in line for the one key can be granted, so that only the request itself is looked for, and
 		// others that stand for the same.
 		ReadLineFor: `SELECT DISTINCT ON (w.ticket) w.* FROM (
 				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = $2 AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
 				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.request = $3 AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
-				SELECT ` + waiterCols + inQueue + `$1 AND ` + alive + ` AND NOT EXISTS (
+				SELECT ` + waiterCols + inQueue + `$1` + inLine(`$1`) + ` AND ` + alive + ` AND NOT EXISTS (
 					SELECT FROM @lock_keys k JOIN @lock_grants g ON g.id = ANY (ARRAY[k.holder]) WHERE k.key = $1 AND g.expires_at > clock_timestamp())
 				OFFSET 0) AS w ORDER BY w.ticket`, // UNION would have the planner of PostgreSQL 17 read waiters in the order of their ids.
 		InsertGrant: `INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, request, granted_at, expires_at)
 			SELECT $1, $2, $3, $4, $5, $6, $7, now, now + $8::bigint` + usec + ` FROM (SELECT clock_timestamp()) AS c (now)
 			RETURNING expires_at, CASE WHEN $9::boolean THEN ` + commitLater + ` END`,
-		TakeKeys:   `UPDATE @lock_keys SET token = token + 1, holder = $1 WHERE key = ANY ($2)`,
+		TakeKeys:   `UPDATE @lock_keys SET token = token + 1, holder = $1, chapter = (token + 1) >> 7 WHERE key = ANY ($2)`,
 		DropWaiter: `DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL`,
 		// It fails, and with it the transaction, where nobody is waiting any more under that id, so that COMMIT may follow at
 		// once. Division by zero is the one failure that plain SQL can choose to have.
 		MustDropWaiter: `WITH gone AS (DELETE FROM @lock_waiters WHERE id = $1 AND cycle IS NULL RETURNING id) SELECT 1 / count(*) FROM gone`,
-		DropQueue:      `DELETE FROM @lock_queue WHERE waiter = $1 AND key = ANY ($2)`,
+		DropQueue:      `DELETE FROM @lock_queue q WHERE waiter = $1 AND key = ANY ($2)` + inLine(`ANY ($2)`),
 		// Where the ticket is known, the index leads to the one row, past the places of all who were in line before.
 		DropPlaces: `DELETE FROM @lock_queue WHERE ticket = $1 AND key = ANY ($2)`,
 		InsertWaiter: `WITH w AS (

@@ -8,8 +8,8 @@ LOCK TABLE leases;
 -- +goose StatementBegin
 DO $$ BEGIN
     IF EXISTS (SELECT FROM leases) THEN
-        INSERT INTO fairlead_elections.lock_keys (key, token) SELECT name, term FROM leases
-            ON CONFLICT (key) DO UPDATE SET token = greatest(lock_keys.token, excluded.token);
+        INSERT INTO fairlead_elections.lock_keys (key, token) SELECT name, term FROM leases ON CONFLICT DO NOTHING;
+        UPDATE fairlead_elections.lock_keys SET token = greatest(token, term) FROM leases WHERE key = name;
         DELETE FROM leases;
     END IF;
 END $$;

@@ -1,0 +1,202 @@
+package pglock
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/lock"
+)
+
+// byHand is a database with functions, and a connection for statements of the test's own.
+func byHand(t *testing.T) (*pgxpool.Pool, func(sql string, args ...any)) {
+	t.Helper()
+	pgtest.Needs(t, pgkit.Functions)
+	p := pool(t, database(t))
+	return p, func(sql string, args ...any) {
+		t.Helper()
+		testwait.Must(t, testwait.Err(p.Exec(t.Context(), testSchema.in(sql), args...)))
+	}
+}
+
+// TestLocksBesideALongSnapshot: while somebody holds a snapshot, a key that is locked again and again, by one or by many in turn, is found past
+// the versions and places that this leaves.
+func TestLocksBesideALongSnapshot(t *testing.T) {
+	t.Parallel()
+	p, exec := byHand(t)
+	reader, err := p.Acquire(t.Context())
+	testwait.Must(t, err)
+	defer reader.Release()
+	for _, sql := range []string{`BEGIN ISOLATION LEVEL REPEATABLE READ`, `SELECT count(*) FROM pg_class`} {
+		testwait.Must(t, testwait.Err(reader.Exec(t.Context(), sql)))
+	}
+	// Each turn is a transaction, as each program's is.
+	exec(`DO $$
+		DECLARE a uuid; b uuid; process uuid := gen_random_uuid(); r record;
+		BEGIN
+			PERFORM set_config('synchronous_commit', 'off', false);
+			FOR i IN 1 .. 6000 LOOP
+				a := gen_random_uuid();
+				IF @lock_take('alone', a, a::text, 60000000, 0, false, NULL, 1000000) IS NULL OR @lock_free('alone', a) IS NULL THEN
+					RAISE 'turn % of one', i;
+				END IF;
+				COMMIT;
+			END LOOP;
+			a := gen_random_uuid();
+			PERFORM @lock_take('wanted', a, a::text, 60000000, 0, false, NULL, 1000000);
+			FOR i IN 1 .. 6000 LOOP
+				b := gen_random_uuid();
+				SELECT * INTO r FROM @lock_ask('wanted', ARRAY[b::text], ARRAY[b::text], ARRAY[60000000], ARRAY[0], ARRAY[true], process::text, 1000000);
+				COMMIT;
+				SELECT * INTO r FROM @lock_release('wanted', a::text, a::text, NULL, '{}', '{}', process::text, 8, 900000, 'cohort', NULL);
+				IF r.outcome <> 'released' OR r.heirs <> ARRAY[b] THEN
+					RAISE 'turn % of many: %', i, r;
+				END IF;
+				a := b;
+				COMMIT;
+			END LOOP;
+			PERFORM @lock_release('wanted', a::text, a::text, NULL, '{}', '{}', process::text, 8, 900000, 'cohort', NULL);
+			COMMIT;
+		END $$`)
+	conn, err := p.Acquire(t.Context())
+	testwait.Must(t, err)
+	defer conn.Release()
+	statements := func(alone, wanted string) map[string]int {
+		id, other := uuid.NewString(), uuid.NewString()
+		pages := map[string]int{}
+		for _, statement := range []struct {
+			what, sql string
+			args      []any
+		}{
+			{"lock_take", `@lock_take($1, $2::text::uuid, $2, 60000000, 0, false, NULL, 1000000)`, []any{alone, id}},
+			{"lock_free", `@lock_free($1, $2::text::uuid)`, []any{alone, id}},
+			{"lock_share", `@lock_share(ARRAY[$1, $2], ARRAY[$3, $4], ARRAY[$3, $4], ARRAY[60000000, 60000000], ARRAY[0, 0], '{}', '{}')`, []any{alone, wanted, id, other}},
+			{"lock_share, to end one", `@lock_share('{}', '{}', '{}', '{}', '{}', ARRAY[$1], ARRAY[$2])`, []any{alone, id}},
+			{"lock_ask", `@lock_ask($1, ARRAY[$2], ARRAY[$2], ARRAY[60000000], ARRAY[0], ARRAY[true], $2, 1000000)`, []any{wanted, uuid.NewString()}},
+			{"lock_release", `@lock_release($1, $2, $2, NULL, ARRAY[$3], ARRAY[9223372036854775807], $3, 8, 900000, 'cohort', NULL)`, []any{wanted, other, id}},
+		} {
+			pages[statement.what] = touched(t, conn, testSchema.in(`SELECT `+statement.sql), statement.args...)
+		}
+		return pages
+	}
+	statements("another", "one more") // A session's first plans read the catalogs.
+	for what, pages := range statements("alone", "wanted") {
+		t.Logf("%s: %d pages", what, pages)
+		if pages > 80 { // The versions of 6,000 turns, and their entries, are on more.
+			t.Errorf("%s touches %d pages", what, pages)
+		}
+	}
+}
+
+// touched is how many pages a statement touches, its functions' statements included.
+func touched(t *testing.T, conn *pgxpool.Conn, sql string, args ...any) int {
+	t.Helper()
+	var out []byte
+	testwait.Must(t, conn.QueryRow(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(&out))
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	testwait.Must(t, json.Unmarshal(out, &plans))
+	return plans[0].Plan.Hit + plans[0].Plan.Read
+}
+
+// TestKeysAreMadeOnce has many ask for a new key at once, where its first grant already leaves the first chapter.
+func TestKeysAreMadeOnce(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	p := pool(t, url)
+	testwait.Must(t, testwait.Err(testSchema.AdvanceTokens(t.Context(), p, 1000)))
+	var lockers []*lock.Locker
+	for range 3 {
+		lockers = append(lockers, lock.New(open(t, url, Options{}), lock.LockerOptions{}))
+	}
+	for round := range testwait.Count(20, 500) {
+		var asking sync.WaitGroup
+		for i := range 12 {
+			asking.Go(func() {
+				keys := []string{fmt.Sprint("key ", round)}
+				if i%4 == 3 { // By statements, in place of functions.
+					keys = append(keys, fmt.Sprint("more ", round))
+				}
+				h, err := lockers[i%len(lockers)].Acquire(t.Context(), keys, lock.Options{Wait: lock.Forever})
+				if testwait.Check(t, err); err == nil {
+					testwait.Check(t, h.Release(t.Context()))
+				}
+			})
+		}
+		asking.Wait()
+	}
+	if n := count(t, p, testSchema.in(`SELECT count(*) - count(DISTINCT key) FROM @lock_keys`)); n != 0 {
+		t.Errorf("%d keys have two rows", n)
+	}
+	if n := count(t, p, testSchema.in(`SELECT count(*) FROM @lock_keys WHERE key LIKE 'key %' AND token <> (SELECT token_floor FROM @lock_arbiter) + 12`)); n != 0 {
+		t.Errorf("%d keys were not granted 12 times", n)
+	}
+}
+
+// TestKeyThatIsMadeLate makes a key that has left its first chapter meanwhile, as somebody does who was stopped behind the look whether it is there.
+func TestKeyThatIsMadeLate(t *testing.T) {
+	t.Parallel()
+	p, exec := byHand(t)
+	exec(`INSERT INTO @lock_keys (key, token, chapter) VALUES ('key', 300, 2)`)
+	late := testSchema.in(`INSERT INTO @lock_keys (key, token) SELECT 'key', token_floor FROM @lock_arbiter ON CONFLICT DO NOTHING`)
+	if _, err := p.Exec(t.Context(), late); pgkit.Code(err) != "40001" {
+		t.Errorf("a second row: %v", err)
+	}
+	for level, code := range map[pgx.TxIsoLevel]string{pgx.RepeatableRead: "25000", pgx.Serializable: "25000"} {
+		err := pgx.BeginTxFunc(t.Context(), p, pgx.TxOptions{IsoLevel: level}, func(tx pgx.Tx) error { return testwait.Err(tx.Exec(t.Context(), late)) })
+		if pgkit.Code(err) != code {
+			t.Errorf("%s: %v", level, err)
+		}
+	}
+	if n := count(t, p, testSchema.in(`SELECT count(*) FROM @lock_keys`)); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+// TestSilentAtTheHandOver: a request whose process was silent when the lock was handed over past it is next when it is heard again.
+func TestSilentAtTheHandOver(t *testing.T) {
+	t.Parallel()
+	p, exec := byHand(t)
+	process := uuid.NewString()
+	ids := []string{uuid.NewString(), uuid.NewString(), uuid.NewString(), uuid.NewString()}
+	exec(`SELECT @lock_take('key', $1::text::uuid, $1::text, 60000000, 0, false, NULL, 1000000)`, ids[0])
+	for _, id := range ids[1:] {
+		exec(`SELECT @lock_ask('key', ARRAY[$1], ARRAY[$1], ARRAY[60000000], ARRAY[0], ARRAY[true], $2, 1000000)`, id, process)
+	}
+	heard := func(id, what string) {
+		exec(`UPDATE @lock_waiters SET alive_until = clock_timestamp() + $2::text::interval WHERE id = $1`, id, what)
+	}
+	release := func(id string) (heir string) {
+		t.Helper()
+		for _, w := range ids[2:] {
+			heard(w, "1s")
+		}
+		testwait.Must(t, p.QueryRow(context.WithoutCancel(t.Context()),
+			testSchema.in(`SELECT heirs[1]::text FROM @lock_release('key', $1, $1, NULL, '{}', '{}', NULL, 1, 900000, 'cohort', NULL)`), id).Scan(&heir))
+		return heir
+	}
+	heard(ids[1], "-1s")
+	if heir := release(ids[0]); heir != ids[2] {
+		t.Fatalf("%s is first, of %v", heir, ids)
+	}
+	heard(ids[1], "1s")
+	if heir := release(ids[2]); heir != ids[1] {
+		t.Errorf("%s is next, of %v", heir, ids)
+	}
+	if heir := release(ids[1]); heir != ids[3] {
+		t.Errorf("%s is last, of %v", heir, ids)
+	}
+}
