@@ -128,13 +128,12 @@ func (s *turnStage) stopInTurns(t *testing.T) {
 		lost := without(t, s.sleeper, "connection")
 		stopped, late := s.stopInTurn(t)
 
-		await(t, "answers of the other server", s.history.After(50))
-		testwait.Eventually(t, patience, "PostgreSQL ends the session of the turn", func() bool {
-			var there bool
-			testwait.Must(t, s.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND usename = $2)`,
-				stopped.session, s.role).Scan(&there))
-			return !there
-		})
+		answers := s.history.After(50)
+		if !s.isEnded(t, stopped) { // The statement that gives the turn back was on its way when the sleeper was stopped.
+			testwait.Must(t, s.sleeper.Signal(syscall.SIGCONT))
+			continue
+		}
+		await(t, "answers of the other server", answers)
 		if without(t, s.other, "late") > late {
 			noticed++
 		}
@@ -152,6 +151,21 @@ func (s *turnStage) stopInTurns(t *testing.T) {
 			t.Fatalf("after stop %d", stop)
 		}
 	}
+}
+
+// isEnded waits until PostgreSQL has ended the session of a turn, and reports whether that had the turn until then.
+func (s *turnStage) isEnded(t *testing.T, stopped turn) (ended bool) {
+	t.Helper()
+	there := func() (there bool) {
+		testwait.Must(t, s.conn.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND usename = $2)`, stopped.session, s.role).Scan(&there))
+		return there
+	}
+	testwait.Eventually(t, patience, "PostgreSQL ends the session of the turn", func() bool {
+		now, has := s.turn(t)
+		ended = !there()
+		return ended || !has || now != stopped
+	})
+	return ended
 }
 
 // stopInTurn stops the sleeper in a turn, and returns it, with how often the other server had not got its own by then.
