@@ -311,9 +311,9 @@ BEGIN
     ) SELECT array_agg(id::text), array_agg(token), array_agg(lease_end) INTO granted, new_tokens, lease_ends FROM asked;
 END $$;
 
--- From here on a key may have a row in each of several chapters, as far as the primary key knows. So whoever makes one looks behind it. Who makes
--- a key that another one is making waits for that, since both are in the first chapter; who comes so late that the other's row has left
--- it sees that row.
+-- The primary key below allows a key one row in each chapter, so this trigger looks for a second row behind each insert. A transaction that
+-- makes a key while another one makes it waits for that one, because both rows are in the first chapter. A transaction that comes after the
+-- other's row has left the first chapter sees that row here, and is rolled back.
 CREATE OR REPLACE FUNCTION lock_key_is_one() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN

@@ -36,7 +36,8 @@ const (
 	grantCols   = `id, owner, keys, tokens, ttl_us, granted_at, expires_at`
 )
 
-// inLine bounds a look at places in the lines of keys by where these begin: all before is dead, and stays in the index while somebody holds a snapshot.
+// inLine bounds a look at places in the lines of keys by the lowest place at which one of them begins. PostgreSQL keeps dead entries of earlier places in the
+// index while somebody holds a snapshot.
 func inLine(keys string) string {
 	return ` AND q.ticket >= coalesce((SELECT min(queue_from) FROM @lock_keys WHERE key = ` + keys + `), 0)`
 }
