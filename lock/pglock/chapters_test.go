@@ -3,6 +3,7 @@ package pglock
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -190,11 +191,15 @@ func handsOverPastTheSilent(t *testing.T, p *pgxpool.Pool, exec func(sql string,
 	for _, id := range []string{first, second, third} {
 		exec(`SELECT @lock_ask($1, ARRAY[$2], ARRAY[$2], ARRAY[60000000], ARRAY[0], ARRAY[true], $3, 1000000)`, key, id, process)
 	}
+	hear := func(heard ...string) {
+		t.Helper()
+		exec(`UPDATE @lock_waiters SET alive_until = clock_timestamp() + CASE WHEN id = ANY ($1::text[]::uuid[]) THEN 1 ELSE -1 END * interval '1 s' WHERE keys = ARRAY[$2]`,
+			heard, key)
+	}
 	release := func(id string, heard ...string) (heir string, inTime bool) {
 		t.Helper()
 		start := time.Now()
-		exec(`UPDATE @lock_waiters SET alive_until = clock_timestamp() + CASE WHEN id = ANY ($1::text[]::uuid[]) THEN 1 ELSE -1 END * interval '1 s' WHERE keys = ARRAY[$2]`,
-			heard, key)
+		hear(heard...)
 		var next *string
 		testwait.Must(t, p.QueryRow(t.Context(), testSchema.in(`SELECT heirs[1]::text FROM @lock_release($1, $2, $2, NULL, '{}', '{}', NULL, 1, 900000, 'cohort', NULL)`), key, id).Scan(&next))
 		if time.Since(start) > 900*time.Millisecond || next == nil {
@@ -216,6 +221,23 @@ func handsOverPastTheSilent(t *testing.T, p *pgxpool.Pool, exec func(sql string,
 		}
 		if heir != turn.next {
 			t.Errorf("%s was next of %s, %s and %s", heir, first, second, third)
+			return true
+		}
+		if turn.next != second {
+			continue
+		}
+		// Statements find it, too.
+		st, start := newStatements(testSchema), time.Now()
+		hear(first, third)
+		var line []string
+		var head string
+		testwait.Must(t, p.QueryRow(t.Context(), `SELECT array_agg(id::text ORDER BY ticket) FROM (`+st.ReadLine+`) AS l`, []string{key}).Scan(&line))
+		testwait.Must(t, p.QueryRow(t.Context(), `SELECT coalesce(min(id::text), '') FROM (`+st.ReadHeadOf+`) AS l`, uuid.MustParse(second)).Scan(&head))
+		if time.Since(start) > 900*time.Millisecond {
+			return false
+		}
+		if !slices.Equal(line, []string{first, third}) || head != first {
+			t.Errorf("statements find %s, and %s as the first; in line are %s and %s", line, head, first, third)
 			return true
 		}
 	}
