@@ -41,12 +41,17 @@ func (r *request) lease() int64 {
 
 // scene is what a transaction sees of some keys once their rows are locked.
 type scene struct {
-	tokens  map[string]int64     // last token of each locked key
-	holders map[string]string    // key to owner
-	grants  map[uuid.UUID][]byte // who holds any of the keys, and the fingerprints of those that are not taken yet
-	line    []request            // who waits for any of the keys, by ticket
-	expired int64
-	later   bool // a hand-over need not be on disk when it commits
+	tokens   map[string]int64     // last token of each locked key
+	chapters map[string]int64     // of the locked keys' rows
+	holders  map[string]string    // key to owner
+	grants   map[uuid.UUID][]byte // who holds any of the keys, and the fingerprints of those that are not taken yet
+	line     []request            // who waits for any of the keys, by ticket
+	expired  int64
+	later    bool // a hand-over need not be on disk when it commits
+}
+
+func newScene() *scene {
+	return &scene{tokens: map[string]int64{}, chapters: map[string]int64{}, holders: map[string]string{}, grants: map[uuid.UUID][]byte{}}
 }
 
 // look locks the keys' rows and reads who holds them and who waits. Leases that have expired are ended, and those that were
@@ -54,8 +59,8 @@ type scene struct {
 // come with statements before those of look. Where it is for a request that asks for one key, which is held, then only
 // that request and its rivals are read of the line: nobody else's turn can have come.
 func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string, asks *request) (*scene, error) {
-	s := &scene{tokens: make(map[string]int64, len(keys)), holders: map[string]string{}, grants: map[uuid.UUID][]byte{}}
-	b.Queue(t.st.LockKeys, keys).Query(s.scanTokens)
+	s := newScene()
+	b.Queue(t.st.LockKeys, keys).Query(s.scanKeys)
 	b.Queue(t.st.DropExpired, keys).Exec(func(tag tag) error { s.expired = tag.RowsAffected(); return nil })
 	var ahead []uuid.UUID
 	b.Queue(t.st.ReadHolders, keys).Query(func(rows pgx.Rows) error {
@@ -86,10 +91,10 @@ func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []strin
 	return s, t.endAhead(ctx, tx, ahead)
 }
 
-func (s *scene) scanTokens(rows pgx.Rows) error {
+func (s *scene) scanKeys(rows pgx.Rows) error {
 	var key string
-	var token int64
-	_, err := pgx.ForEachRow(rows, []any{&key, &token}, func() error { s.tokens[key] = token; return nil })
+	var token, chapter int64
+	_, err := pgx.ForEachRow(rows, []any{&key, &token, &chapter}, func() error { s.tokens[key], s.chapters[key] = token, chapter; return nil })
 	return err
 }
 
@@ -281,7 +286,9 @@ func (t *tables) give(ctx context.Context, tx pgx.Tx, s *scene, r request, lease
 	b.Queue(t.st.InsertGrant, r.id, r.owner, r.keys, tokens, r.ttl, r.hold, r.fingerprint, lease, later).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&g.ExpiresAt, nil)
 	})
-	mustAffect(b.Queue(t.st.TakeKeys, r.id, r.keys), len(r.keys)) // They are locked, and never deleted.
+	for _, k := range r.keys {
+		mustAffect(b.Queue(t.st.TakeKey, r.id, k, s.chapters[k]), 1) // They are locked, and never deleted.
+	}
 	send := pgkit.Send
 	if finish {
 		send = last
@@ -298,7 +305,7 @@ func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int6
 	}
 	if r.again { // It was not seen there, so its process was silent for too long, or it was made a deadlock's victim. It begins anew.
 		b.Queue(t.st.DropOwn, r.id)
-		b.Queue(t.st.DropQueue, r.id, r.keys)
+		t.dropQueue(&b, r)
 	}
 	// A place in line that a crash takes away is asked for again, unless it stands for what others are asked, too.
 	later := r.fingerprint == nil
@@ -306,6 +313,13 @@ func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int6
 		return row.Scan(&ticket, nil)
 	})
 	return ticket, last(ctx, tx, &b)
+}
+
+// dropQueue takes a request out of the lines in which it stands, whatever its ticket is.
+func (t *tables) dropQueue(b *pgx.Batch, r request) {
+	for _, k := range r.keys {
+		b.Queue(t.st.DropQueue, r.id, k)
+	}
 }
 
 // mustAffect makes a queued statement fail with errMoved unless it affects n rows.

@@ -3,6 +3,7 @@ package pglock
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -96,12 +97,52 @@ func TestLocksBesideALongSnapshot(t *testing.T) {
 		return pages
 	}
 	statements("another", "one more") // A session's first plans read the catalogs.
-	for what, pages := range statements("alone", "wanted") {
+	byFunctions := statements("alone", "wanted")
+	bySQL := touchedBySQL(t, conn, exec, "alone", "wanted")
+	maps.Copy(bySQL, byFunctions)
+	for what, pages := range bySQL {
 		t.Logf("%s: %d pages", what, pages)
 		if pages > 80 { // The versions of 6,000 turns, and their entries, are on more.
 			t.Errorf("%s touches %d pages", what, pages)
 		}
 	}
+}
+
+// touchedBySQL is how many pages the statements touch that find keys without functions. Both keys are held by one grant then, and one request waits.
+func touchedBySQL(t *testing.T, conn *pgxpool.Conn, exec func(sql string, args ...any), alone, wanted string) map[string]int {
+	t.Helper()
+	grant, waiter, keys := uuid.NewString(), uuid.NewString(), []string{alone, wanted}
+	exec(`INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
+		VALUES ($1, 'both', $2, '{1, 1}', 60000000, 0, clock_timestamp(), clock_timestamp() + interval '1 min')`, grant, keys)
+	exec(`UPDATE @lock_keys SET holder = $1 WHERE key = ANY ($2)`, grant, keys)
+	exec(`WITH w AS (INSERT INTO @lock_waiters (id, owner, keys, ttl_us, hold_us, since, alive_until) VALUES ($1::text::uuid, $1::text, $2::text[], 60000000, 0, clock_timestamp(), clock_timestamp()) RETURNING ticket)
+		INSERT INTO @lock_queue (key, ticket, waiter) SELECT key, ticket, $1::text::uuid FROM w, unnest($2::text[]) AS u (key)`, waiter, keys)
+	var chapter int64
+	testwait.Must(t, conn.QueryRow(t.Context(), testSchema.in(`SELECT chapter FROM @lock_keys WHERE key = $1`), wanted).Scan(&chapter))
+	st, pages := newStatements(testSchema), map[string]int{}
+	for _, s := range []struct {
+		what, sql string
+		args      []any
+	}{
+		{"InsertKeys", st.InsertKeys, []any{keys}},
+		{"LockKeys", st.LockKeys, []any{keys}},
+		{"LockKeysOf", st.LockKeysOf, []any{grant}},
+		{"DropExpired", st.DropExpired, []any{keys}},
+		{"ReadHolders", st.ReadHolders, []any{keys}},
+		{"ReadLine", st.ReadLine, []any{keys}},
+		{"ReadLineOf", st.ReadLineOf, []any{grant}},
+		{"ReadHeadOf", st.ReadHeadOf, []any{grant}},
+		{"ReadLineFor", st.ReadLineFor, []any{wanted, waiter, []byte("another")}},
+		{"FindGrant", st.FindGrant, []any{wanted}},
+		{"Unlocked", st.Unlocked, []any{keys}},
+		{"FreeKeys", st.FreeKeys, []any{[]string{waiter}}},
+		{"NextExpiry", st.NextExpiry, []any{[]string{waiter}}},
+		{"DropQueue", st.DropQueue, []any{waiter, wanted}},
+		{"TakeKey", st.TakeKey, []any{grant, wanted, chapter}},
+	} {
+		pages[s.what] = touched(t, conn, s.sql, s.args...)
+	}
+	return pages
 }
 
 // touched is how many pages a statement touches, its functions' statements included.
@@ -148,8 +189,9 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	if n := count(t, p, testSchema.in(`SELECT count(*) - count(DISTINCT key) FROM @lock_keys`)); n != 0 {
 		t.Errorf("%d keys have two rows", n)
 	}
-	if n := count(t, p, testSchema.in(`SELECT count(*) FROM @lock_keys WHERE key LIKE 'key %' AND token <> (SELECT token_floor FROM @lock_arbiter) + 12`)); n != 0 {
-		t.Errorf("%d keys were not granted 12 times", n)
+	// A cohort that ends early leaves tokens unused that it was given for those behind one another.
+	if n := count(t, p, testSchema.in(`SELECT count(*) FROM @lock_keys WHERE key LIKE 'key %' AND token < (SELECT token_floor FROM @lock_arbiter) + 12`)); n != 0 {
+		t.Errorf("%d keys have fewer than 12 tokens", n)
 	}
 }
 

@@ -22,8 +22,8 @@
 // counts as dead until its process says so again. When the clock jumps ahead, leases are over early: renewals return
 // [lock.ErrLost], and fences refuse what the old holders write.
 //
-// While somebody holds a snapshot, the versions of a key's row and the places in its line stay in their indexes. The functions find a row by its
-// chapter, and read a line from where it began at the last hand-over, so that they pass over what is dead. Only READ COMMITTED transactions can make a key: a trigger
+// While somebody holds a snapshot, the versions of a key's row and the places in its line stay in their indexes. Functions and statements find a row
+// by its chapter, and read a line from where it began at the last hand-over, so that they pass over what is dead. Only READ COMMITTED transactions can make a key: a trigger
 // looks for a second row.
 //
 // No decision is taken from a row that is not locked, except for finding

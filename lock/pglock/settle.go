@@ -99,11 +99,12 @@ func (t *tables) settle(ctx context.Context, tx pgx.Tx, keys []string) (settled,
 // grant by a transaction that commits after this one, and durably. If the database crashes between the two, the lock is still that
 // of its last holder, until its lease ends.
 func (t *tables) release(ctx context.Context, tx pgx.Tx, id uuid.UUID, later bool) (out Released, err error) {
-	s := &scene{tokens: map[string]int64{}, holders: map[string]string{}, later: later}
+	s := newScene()
+	s.later = later
 	var keys []string
 	var seconds float64
 	var b pgx.Batch
-	b.Queue(t.st.LockKeysOf, id).Query(s.scanTokens)
+	b.Queue(t.st.LockKeysOf, id).Query(s.scanKeys)
 	b.Queue(t.st.ReadHeadOf, id).Query(s.scanLine)
 	b.Queue(t.st.ReadLineOf, id).Query(s.scanLine)
 	b.Queue(t.st.EndGrant, id).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Held, &out.Owner, &keys, &seconds) })
@@ -183,7 +184,9 @@ func (t *tables) leave(ctx context.Context, tx pgx.Tx, r request, take bool, h H
 	if err := tx.QueryRow(ctx, t.st.Withdraw, r.id).Scan(&out.cycle); err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return out, err
 	}
-	if _, err := tx.Exec(ctx, t.st.DropQueue, r.id, r.keys); err != nil {
+	var b pgx.Batch
+	t.dropQueue(&b, r)
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
 		return out, err
 	}
 	s.line = slices.DeleteFunc(s.line, func(w request) bool { return w.id == r.id })
