@@ -133,19 +133,20 @@ func (r blockedRow) String() string { return strings.TrimSuffix(string(r.kind)+"
 type blockedRows struct {
 	db *DB
 
-	mu      sync.Mutex
-	rows    map[blockedRow]chan struct{} // closed when the row is free
-	turns   map[blockedRow]chan struct{} // closed when the transaction that has its turn on the row has ended
-	waiting int                          // commands
-	tables  lockedTables
-	probing bool
-	ctx     context.Context // ends when the database is closed
-	stop    context.CancelFunc
-	probers sync.WaitGroup
+	mu       sync.Mutex
+	rows     map[blockedRow]chan struct{} // closed when the row is free
+	turns    map[blockedRow]chan struct{} // of who came last: closed when that one has had its turn on the row
+	patience time.Duration                // turnPatience, but in tests
+	waiting  int                          // commands
+	tables   lockedTables
+	probing  bool
+	ctx      context.Context // ends when the database is closed
+	stop     context.CancelFunc
+	probers  sync.WaitGroup
 }
 
 func newBlockedRows(db *DB) *blockedRows {
-	b := &blockedRows{db: db, rows: map[blockedRow]chan struct{}{}, turns: map[blockedRow]chan struct{}{}}
+	b := &blockedRows{db: db, rows: map[blockedRow]chan struct{}{}, turns: map[blockedRow]chan struct{}{}, patience: turnPatience}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }

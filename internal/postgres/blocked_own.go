@@ -60,38 +60,46 @@ func (b *blockedRows) note(rows []blockedRow) (reason *command.BlockedError) {
 	return reason
 }
 
-// turn waits until no other transaction of this process works on a row. It returns why the row can't be had where it is
-// blocked.
+// turn waits until the transactions of this process that came before have worked on a row. It returns why the row can't be had where it
+// is blocked.
 func (b *blockedRows) turn(ctx context.Context, row blockedRow) (done func(), reason *command.BlockedError) {
-	patience := time.NewTimer(turnPatience)
-	defer patience.Stop()
-	for {
-		b.mu.Lock()
-		if free := b.rows[row]; free != nil {
-			defer b.mu.Unlock()
-			return nil, b.reason(row, free)
-		}
-		busy := b.turns[row]
-		if busy == nil {
-			mine := make(chan struct{})
-			b.turns[row] = mine
-			b.mu.Unlock()
-			return func() {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				delete(b.turns, row)
-				close(mine)
-			}, nil
-		}
-		b.mu.Unlock()
-		select {
-		case <-busy:
-		case <-patience.C:
-			return func() {}, nil
-		case <-ctx.Done():
-			return func() {}, nil // The transaction finds that out.
-		}
+	mine := make(chan struct{})
+	b.mu.Lock()
+	if free := b.rows[row]; free != nil {
+		defer b.mu.Unlock()
+		return nil, b.reason(row, free)
 	}
+	before := b.turns[row]
+	b.turns[row] = mine
+	b.mu.Unlock()
+	end := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.turns[row] == mine {
+			delete(b.turns, row)
+		}
+		close(mine)
+	}
+	if before == nil {
+		return end, nil
+	}
+	patience := time.NewTimer(b.patience)
+	defer patience.Stop()
+	select {
+	case <-before:
+		if reason = b.find(row.kind, row.id); reason != nil {
+			end()
+			return nil, reason
+		}
+		return end, nil
+	case <-patience.C:
+	case <-ctx.Done(): // The transaction finds that out.
+	}
+	go func() { // Those behind it wait for those before it still.
+		<-before
+		end()
+	}()
+	return func() {}, nil
 }
 
 // known reads the records of the given keys outside of a transaction.

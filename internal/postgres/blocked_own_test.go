@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,6 +45,50 @@ func TestOneTransactionTriesForALockedRow(t *testing.T) {
 		}
 	}
 	nothingBlocked(t, db)
+}
+
+// TestTurnsAreInOrder: transactions that need one row have their turns in the order in which they came, also where one of them has given up.
+func TestTurnsAreInOrder(t *testing.T) {
+	t.Parallel()
+	b, row := newBlockedRows(nil), blockedRow{lockKeyRow, "k"}
+	b.patience = time.Hour
+	last := func() chan struct{} {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.turns[row]
+	}
+	first, reason := b.turn(t.Context(), row)
+	if reason != nil {
+		t.Fatal(reason)
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	const many, impatient = 20, 7
+	var order []int // Each has its turn alone.
+	var waiting sync.WaitGroup
+	for n := range many {
+		ctx, before := t.Context(), last()
+		if n == impatient {
+			ctx = leaving
+		}
+		waiting.Go(func() {
+			done, reason := b.turn(ctx, row)
+			if reason != nil {
+				t.Error(reason)
+			}
+			if n != impatient {
+				order = append(order, n)
+			}
+			done()
+		})
+		testwait.Eventually(t, testwait.Patience, "it waits", func() bool { return last() != before })
+	}
+	leave()
+	first()
+	waiting.Wait()
+	if !slices.IsSorted(order) || len(order) != many-1 {
+		t.Errorf("turns in the order %v", order)
+	}
+	testwait.Eventually(t, testwait.Patience, "nobody has a turn", func() bool { return last() == nil })
 }
 
 // TestALockedSessionStopsNobodyElse: those who sign out of a session that somebody has locked wait without connections.

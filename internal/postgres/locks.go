@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/groupcommit"
 	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/pglock"
 )
@@ -101,15 +102,18 @@ func (l *Locks) acquire(ctx context.Context, c command.Command[lock.Request], be
 	fresh := false
 	var k keyState
 	var asked pgx.Tx // in which k was read
-	known := func(ctx context.Context, tx pgx.Tx) (_ bool, err error) {
-		if k, err = l.lookup(ctx, tx, c.Key); err != nil {
-			return false, err
+	known := func(ctx context.Context, tx pgx.Tx, b *pgx.Batch) func() (bool, error) {
+		read := queueLookup(ctx, tx, b, c.Key)
+		return func() (_ bool, err error) {
+			if k, err = read(); err != nil {
+				return false, err
+			}
+			asked = tx
+			if k.known {
+				answer = command.Answer{Answer: k.answer}
+			}
+			return k.known, nil
 		}
-		asked = tx
-		if k.known {
-			answer = command.Answer{Answer: k.answer}
-		}
-		return k.known, nil
 	}
 	rows := make([]blockedRow, len(c.Op.Keys))
 	for i, key := range c.Op.Keys {
@@ -122,7 +126,12 @@ func (l *Locks) acquire(ctx context.Context, c command.Command[lock.Request], be
 		Granted: func(ctx context.Context, tx pgx.Tx, g lock.Grant) error {
 			// While the request waited, its idempotency key may have been used for other locks.
 			if asked != tx {
-				if answered, err := known(ctx, tx); err != nil {
+				var b pgx.Batch
+				answered := known(ctx, tx, &b)
+				if err := pgkit.Send(ctx, tx, &b); err != nil {
+					return err
+				}
+				if answered, err := answered(); err != nil {
 					return err
 				} else if answered {
 					return pglock.ErrAnswered
@@ -286,14 +295,24 @@ type keyState struct {
 }
 
 // lookup reads a key's record. It returns [idempotency.ErrKeyReused] when the key stands for another request.
-func (l *Locks) lookup(ctx context.Context, tx pgx.Tx, key *idempotency.Request) (k keyState, err error) {
-	book, records, err := lockBook(ctx, tx, nil, []idempotency.ID{key.ID})
-	if err != nil {
+func (l *Locks) lookup(ctx context.Context, tx pgx.Tx, key *idempotency.Request) (keyState, error) {
+	var b pgx.Batch
+	read := queueLookup(ctx, tx, &b, key)
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
+		return keyState{}, err
+	}
+	return read()
+}
+
+// queueLookup is lookup whose statements travel with others.
+func queueLookup(ctx context.Context, tx pgx.Tx, b *pgx.Batch, key *idempotency.Request) (read func() (keyState, error)) {
+	book := &bookLock{keys: []idempotency.ID{key.ID}}
+	book.queue(ctx, tx, b)
+	return func() (k keyState, err error) {
+		k.now = book.now
+		k.answer, k.known, err = idempotency.NewBatch(book.known).Lookup(*key)
 		return k, err
 	}
-	k.now = book.Now()
-	k.answer, k.known, err = idempotency.NewBatch(records).Lookup(*key)
-	return k, err
 }
 
 // record stores the answer and what is to be audited, and commits in the same round trip. Should another transaction have stored

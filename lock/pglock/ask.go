@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"math"
 	"slices"
@@ -28,7 +29,6 @@ type request struct {
 	fingerprint []byte // names the request to other processes that are asked the same; nil: nobody is
 	ticket      int64
 	process     string // where it waits, if it may be told of its grant through memory; "": it may not
-	again       bool   // it may stand in line already
 }
 
 // lease is how long a grant of the request lasts at first, in microseconds.
@@ -55,10 +55,14 @@ func newScene() *scene {
 }
 
 // look locks the keys' rows and reads who holds them and who waits. Leases that have expired are ended, and those that were
-// written by a clock that was ahead end within their TTL from now on. The batch may
-// come with statements before those of look. Where it is for a request that asks for one key, which is held, then only
-// that request and its rivals are read of the line: nobody else's turn can have come.
-func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string, asks *request) (*scene, error) {
+// written by a clock that was ahead end within their TTL from now on.
+func (t *tables) look(ctx context.Context, tx pgx.Tx, keys []string) (*scene, error) {
+	return t.lookFor(ctx, tx, &pgx.Batch{}, keys, nil, nil)
+}
+
+// lookFor is look for requests that ask for these keys. The batch may come with statements before those of look, and more adds some behind them. Of a
+// line for one key, which is held, only the requests and their rivals are read: nobody else's turn can have come.
+func (t *tables) lookFor(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []string, asks []*joining, more func(*pgx.Batch)) (*scene, error) {
 	s := newScene()
 	b.Queue(t.st.LockKeys, keys).Query(s.scanKeys)
 	b.Queue(t.st.DropExpired, keys).Exec(func(tag tag) error { s.expired = tag.RowsAffected(); return nil })
@@ -77,10 +81,17 @@ func (t *tables) look(ctx context.Context, tx pgx.Tx, b *pgx.Batch, keys []strin
 		})
 		return err
 	})
-	if asks != nil && len(keys) == 1 {
-		b.Queue(t.st.ReadLineFor, keys[0], asks.id, asks.fingerprint).Query(s.scanLine)
+	ids, fingerprints := make([]string, len(asks)), make([]string, len(asks))
+	for i, j := range asks {
+		ids[i], fingerprints[i] = j.w.request.id.String(), hex.EncodeToString(j.w.request.fingerprint)
+	}
+	if len(asks) > 0 && len(keys) == 1 {
+		b.Queue(t.st.ReadLineFor, keys[0], ids, fingerprints).Query(s.scanLine)
 	} else {
 		b.Queue(t.st.ReadLine, keys).Query(s.scanLine)
+	}
+	if more != nil {
+		more(b)
 	}
 	if err := tx.SendBatch(ctx, b).Close(); err != nil {
 		return nil, err
@@ -187,67 +198,133 @@ type asked struct {
 	ticket int64       // in line, if it was to wait
 }
 
-// decideOn tries to grant a request, and puts it in line where it can't be and wait says so. Requests before it whose turn has
-// come are granted, too. known is asked, under the locks, whether the request was answered before.
-func (t *tables) decideOn(ctx context.Context, tx pgx.Tx, r request, wait bool, h Hooks) (asked, error) {
-	var a asked
+// decideAll tries to grant requests for the same keys, in their order, and puts those in line that can't be and are patient. Requests before them
+// whose turn has come are granted, too. Each is asked, under the locks, whether it was answered before. It returns
+// [ErrAnswered] where nothing is to be committed; what has become of each request is in it.
+func (t *tables) decideAll(ctx context.Context, tx pgx.Tx, batch []*joining) error {
+	keys := batch[0].w.request.keys
 	var b pgx.Batch
-	b.Queue(t.st.InsertKeys, r.keys)
-	s, err := t.look(ctx, tx, &b, r.keys, &r)
+	b.Queue(t.st.InsertKeys, keys)
+	answers := make([]func() (bool, error), len(batch))
+	s, err := t.lookFor(ctx, tx, &b, keys, batch, func(b *pgx.Batch) {
+		for i, j := range batch {
+			if j.w.hooks.Known != nil {
+				answers[i] = j.w.hooks.Known(ctx, tx, b)
+			}
+		}
+	})
 	if err != nil {
-		return a, err
+		return err
 	}
-	if h.Known != nil {
-		known, err := h.Known(ctx, tx)
-		if err != nil {
-			return a, err
+	var pending []*joining
+	for i, j := range batch {
+		if fresh, err := t.known(ctx, tx, s, j, answers[i], len(batch) == 1); err != nil {
+			return err
+		} else if fresh {
+			j.out.rival = slices.ContainsFunc(pending, func(p *joining) bool { return j.w.request.same(&p.w.request) })
+			if !j.out.rival {
+				pending = append(pending, j)
+			}
 		}
-		if known {
-			return a, ErrAnswered
+	}
+	if len(pending) == 0 {
+		if s.expired == 0 && batch[0].out.grant == nil { // It was not taken.
+			return ErrAnswered
 		}
+		return nil
+	}
+	first := pending[0]
+	if err := t.decideFirst(ctx, tx, s, first); err != nil {
+		return err
+	}
+	var line pgx.Batch
+	for _, j := range pending {
+		switch {
+		case j.out.grant != nil:
+		case j != first && s.free(keys): // Who is before it has yet to be found out.
+			j.end = undecided
+		case j.w.patient():
+			t.enqueue(&line, j, first.out.grant == nil)
+		}
+	}
+	if first.out.grant == nil && line.Len() > 0 {
+		return last(ctx, tx, &line)
+	}
+	err = pgkit.Send(ctx, tx, &line)
+	if err == nil && first.out.grant != nil {
+		err = first.w.hooks.granted(ctx, tx, *first.out.grant)
+	}
+	return err
+}
+
+// known finds what has become of a request before, and says that it is fresh where nothing has.
+func (t *tables) known(ctx context.Context, tx pgx.Tx, s *scene, j *joining, answered func() (bool, error), alone bool) (fresh bool, err error) {
+	r := j.w.request
+	j.out, j.err, j.end = asked{}, nil, decided
+	if answered != nil && j.answered(answered) {
+		return false, nil
 	}
 	if _, mine := s.grants[r.id]; mine { // This transaction had committed, and is run again; or the lock was handed over while its waiter looked.
-		a.grant, err = t.taken(ctx, tx, r, h)
-		if err == nil && a.grant == nil {
+		if !alone {
+			j.end = undecided
+			return false, nil
+		}
+		j.out.grant, err = t.taken(ctx, tx, r, j.w.hooks)
+		if err == nil && j.out.grant == nil {
 			err = errMoved // The hand-over was over a moment after it was read.
 		}
-		return a, err
+		return false, err
 	}
 	if r.fingerprint != nil && s.rivals(r) {
-		a.rival = true
-		return a, nil
+		j.out.rival = true
+		return false, nil
 	}
 	if i := slices.IndexFunc(s.line, func(w request) bool { return w.id == r.id }); i >= 0 {
-		a.ticket = s.line[i].ticket
-		return a, nil
+		j.out.ticket = s.line[i].ticket
+		return false, nil
 	}
+	return true, nil
+}
+
+// answered reports whether a request was answered before, or can't be decided.
+func (j *joining) answered(before func() (bool, error)) bool {
+	known, err := before()
+	if known && err == nil {
+		err = ErrAnswered
+	}
+	j.err = err
+	return err != nil
+}
+
+// decideFirst grants those whose turn has come, who may include a request that is not in line.
+func (t *tables) decideFirst(ctx context.Context, tx pgx.Tx, s *scene, j *joining) error {
+	r := j.w.request
 	r.ticket = math.MaxInt64
 	chosen, err := t.decide(ctx, tx, s, append(s.line, r))
 	if err != nil {
-		return a, err
+		return err
 	}
 	for _, c := range chosen {
 		if c.id != r.id {
 			if _, err := t.give(ctx, tx, s, c, handOver(c), false); err != nil {
-				return a, err
+				return err
 			}
-			a.woken = append(a.woken, c.id)
+			j.out.woken = append(j.out.woken, c.id)
 			continue
 		}
 		r.fingerprint = nil // What it stands for is stored along with it.
 		g, err := t.give(ctx, tx, s, r, r.lease(), false)
 		if err != nil {
-			return a, err
+			return err
 		}
-		a.grant = &g
+		j.out.grant = &g
 	}
-	if a.grant != nil {
-		return a, h.granted(ctx, tx, *a.grant)
-	}
-	if wait {
-		a.ticket, err = t.enqueue(ctx, tx, r)
-	}
-	return a, err
+	return nil
+}
+
+// same reports whether two requests stand for the same.
+func (r *request) same(other *request) bool {
+	return r.fingerprint != nil && slices.Equal(r.fingerprint, other.fingerprint)
 }
 
 // rivals reports whether the same request is under way under another id.
@@ -257,7 +334,7 @@ func (s *scene) rivals(r request) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.line, func(w request) bool { return w.id != r.id && slices.Equal(w.fingerprint, r.fingerprint) })
+	return slices.ContainsFunc(s.line, func(w request) bool { return w.id != r.id && r.same(&w) })
 }
 
 // handOver is the lease of a grant that its waiter has yet to take, in microseconds.
@@ -298,21 +375,21 @@ func (t *tables) give(ctx context.Context, tx pgx.Tx, s *scene, r request, lease
 	return g, err
 }
 
-func (t *tables) enqueue(ctx context.Context, tx pgx.Tx, r request) (ticket int64, err error) {
-	var b pgx.Batch
+// enqueue queues what puts a request in line. Nothing else of the transaction has to be on disk where the places alone need not.
+func (t *tables) enqueue(b *pgx.Batch, j *joining, placesAlone bool) {
+	r := j.w.request
 	if r.fingerprint != nil {
 		b.Queue(t.st.DropDead, r.fingerprint)
 	}
-	if r.again { // It was not seen there, so its process was silent for too long, or it was made a deadlock's victim. It begins anew.
+	if j.again { // It was not seen there, so its process was silent for too long, or it was made a deadlock's victim. It begins anew.
 		b.Queue(t.st.DropOwn, r.id)
-		t.dropQueue(&b, r)
+		t.dropQueue(b, r)
 	}
 	// A place in line that a crash takes away is asked for again, unless it stands for what others are asked, too.
-	later := r.fingerprint == nil
+	later := placesAlone && r.fingerprint == nil
 	b.Queue(t.st.InsertWaiter, r.id, r.owner, r.keys, r.ttl, r.hold, r.fingerprint, aliveFor.Microseconds(), later, r.process).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&ticket, nil)
+		return row.Scan(&j.out.ticket, nil)
 	})
-	return ticket, last(ctx, tx, &b)
 }
 
 // dropQueue takes a request out of the lines in which it stands, whatever its ticket is.

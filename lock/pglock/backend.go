@@ -66,13 +66,14 @@ var errNotDecided = fmt.Errorf("%w, or the database is slow: it has not decided 
 type Hooks struct {
 	// Request names what is asked for to other processes that are asked the same; nil: nobody is.
 	Request []byte
-	// Known is called in the transaction that is about to decide, with the keys locked, and tells whether the request
-	// was answered before. May be nil.
-	Known func(ctx context.Context, tx pgx.Tx) (bool, error)
+	// Known is called in the transaction that is about to decide. What it queues is run with the keys locked; then what it returned tells whether the
+	// request was answered before, or why it can't be decided. May be nil.
+	Known func(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (answered func() (bool, error))
 	// Granted is called at the end of the transaction that commits the grant, and may commit it itself; an error undoes the grant.
 	// May be nil.
 	Granted func(ctx context.Context, tx pgx.Tx, g lock.Grant) error
-	// Run runs the transactions that need the rows of the request's keys; nil: the backend's does.
+	// Run runs the transactions that need the rows of the request's keys; nil: the backend's does. Requests of one process for one key share
+	// transactions, which the first one's runs, to its end, whatever becomes of its context.
 	Run Run
 }
 

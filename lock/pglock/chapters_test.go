@@ -132,7 +132,7 @@ func touchedBySQL(t *testing.T, conn *pgxpool.Conn, exec func(sql string, args .
 		{"ReadLine", st.ReadLine, []any{keys}},
 		{"ReadLineOf", st.ReadLineOf, []any{grant}},
 		{"ReadHeadOf", st.ReadHeadOf, []any{grant}},
-		{"ReadLineFor", st.ReadLineFor, []any{wanted, waiter, []byte("another")}},
+		{"ReadLineFor", st.ReadLineFor, []any{wanted, []string{waiter}, []string{"aa"}}},
 		{"FindGrant", st.FindGrant, []any{wanted}},
 		{"Unlocked", st.Unlocked, []any{keys}},
 		{"FreeKeys", st.FreeKeys, []any{[]string{waiter}}},

@@ -116,7 +116,7 @@ func TestLateRequestIsRefused(t *testing.T) {
 		request: request{id: uuid.New(), keys: []string{"k"}, owner: "gone", ttl: time.Hour.Microseconds()},
 	}
 	w.abandon(t.Context())
-	if _, end := b.askTogether(t.Context(), w); end != undecided {
+	if _, end, _ := b.askTogether(t.Context(), w); end != undecided {
 		t.Errorf("the late request was decided: %v", end)
 	}
 	free(t, b, "k")
@@ -136,7 +136,8 @@ func TestRequestWhoseOwnRowIsDead(t *testing.T) {
 		backend: b, granted: make(chan *lock.Grant, 1), wait: lock.Forever,
 		request: request{id: uuid.New(), keys: []string{"k"}, owner: "slow", ttl: time.Hour.Microseconds()},
 	}
-	first, end := b.askTogether(t.Context(), w)
+	first, end, err := b.askTogether(t.Context(), w)
+	testwait.Must(t, err)
 	if end != decided || first.ticket == 0 {
 		t.Fatalf("%+v, %v", first, end)
 	}

@@ -254,12 +254,14 @@ func TestHandOverThatEndsWhileItIsTaken(t *testing.T) {
 	first, err := b.Acquire(t.Context(), r)
 	testwait.Must(t, err)
 	looks := 0
-	g, err := b.AcquireWith(t.Context(), r, Hooks{Known: func(ctx context.Context, _ pgx.Tx) (bool, error) {
-		if looks++; looks > 1 {
-			return false, nil
+	g, err := b.AcquireWith(t.Context(), r, Hooks{Known: func(ctx context.Context, _ pgx.Tx, _ *pgx.Batch) func() (bool, error) {
+		return func() (bool, error) {
+			if looks++; looks > 1 {
+				return false, nil
+			}
+			_, err := b.pool.Exec(ctx, testSchema.in(`UPDATE @lock_grants SET expires_at = clock_timestamp() WHERE id = $1`), id)
+			return false, err
 		}
-		_, err := b.pool.Exec(ctx, testSchema.in(`UPDATE @lock_grants SET expires_at = clock_timestamp() WHERE id = $1`), id)
-		return false, err
 	}})
 	if err != nil || looks != 2 || g.Tokens["k"] <= first.Tokens["k"] {
 		t.Errorf("after %d looks: %+v, %v", looks, g, err)

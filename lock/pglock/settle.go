@@ -87,7 +87,7 @@ func (t *tables) endAhead(ctx context.Context, db execer, ids []uuid.UUID) error
 
 // settle grants keys that are free to those in line for them.
 func (t *tables) settle(ctx context.Context, tx pgx.Tx, keys []string) (settled, error) {
-	s, err := t.look(ctx, tx, &pgx.Batch{}, keys, nil)
+	s, err := t.look(ctx, tx, keys)
 	if err != nil {
 		return settled{}, err
 	}
@@ -162,7 +162,7 @@ type left struct {
 
 // leave takes a request out of the line. If it was granted meanwhile, that is taken or ended.
 func (t *tables) leave(ctx context.Context, tx pgx.Tx, r request, take bool, h Hooks) (out left, err error) {
-	s, err := t.look(ctx, tx, &pgx.Batch{}, r.keys, nil)
+	s, err := t.look(ctx, tx, r.keys)
 	if err != nil {
 		return out, err
 	}

@@ -82,11 +82,11 @@ func newStatements(s Schema) *statements {
 			AND (SELECT cardinality(keys) > 1 FROM @lock_grants WHERE id = $1) ORDER BY ticket`, // The planner looks at that first, and at most at that.
 		ReadHeadOf: `SELECT ` + waiterCols + inQueue + only + inLine(only) + `
 			AND ` + alive + ` ORDER BY q.ticket LIMIT 1`,
-		// Behind a holder nobody in line for the one key can be granted, so that only the request itself is looked for, and
+		// Behind a holder nobody in line for the one key can be granted, so that only the requests themselves are looked for, and
 		// others that stand for the same.
 		ReadLineFor: `SELECT DISTINCT ON (w.ticket) w.* FROM (
-				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = $2 AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
-				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.request = $3 AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
+				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.id = ANY ($2::text[]::uuid[]) AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
+				SELECT ` + waiterCols + ` FROM @lock_waiters w WHERE w.request = ANY (ARRAY(SELECT decode(f, 'hex') FROM unnest($3::text[]) AS u (f) WHERE f <> '')) AND $1 = ANY (w.keys) AND ` + alive + ` UNION ALL
 				SELECT ` + waiterCols + inQueue + `$1` + inLine(`$1`) + ` AND ` + alive + ` AND NOT EXISTS (
 					SELECT FROM @lock_grants g WHERE g.expires_at > clock_timestamp() AND g.id = (` + keyRow(`holder`, `$1`) + `))
 				OFFSET 0) AS w ORDER BY w.ticket`, // UNION would have the planner of PostgreSQL 17 read waiters in the order of their ids.

@@ -2,8 +2,11 @@ package pglock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -42,10 +45,12 @@ type turn struct {
 
 // joining is a request that is made together with others.
 type joining struct {
-	w    *waiter
-	over chan struct{} // closed when it was asked for; then the rest is known
-	out  asked
-	end  decision
+	w     *waiter
+	again bool          // it may stand in line already
+	over  chan struct{} // closed when it was asked for; then the rest is known
+	out   asked
+	err   error // why it was refused
+	end   decision
 }
 
 // decision is how asking has ended.
@@ -62,10 +67,10 @@ func (w *waiter) simple() bool {
 	return len(w.request.keys) == 1 && w.request.fingerprint == nil && w.hooks.Known == nil && w.hooks.Granted == nil
 }
 
-// askTogether makes a simple request. If that was not decided, a transaction is to decide it.
-func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) {
+// askTogether makes a request for one key. If that was not decided, a transaction of its own is to decide it.
+func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision, error) {
 	if ctx.Err() != nil {
-		return asked{}, undecided
+		return asked{}, undecided, nil
 	}
 	b.busy.Add(1)
 	defer b.busy.Add(-1)
@@ -76,7 +81,7 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 	t.queue = append(t.queue, j)
 	run := b.runs[key]
 	alone := run == nil && t.users == 1 // so that nobody of this process is known to want the key
-	if t.users > 1 || !w.patient() {
+	if t.users > 1 || !w.patient() || !w.simple() {
 		run = nil
 	}
 	b.mu.Unlock()
@@ -86,7 +91,7 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 	for {
 		select {
 		case <-j.over:
-			return j.out, j.end
+			return j.out, j.end, j.err
 		case t.taken <- struct{}{}:
 			select {
 			case <-j.over: // Another has just asked for this one. Whoever is in the queue now asks for the rest.
@@ -94,16 +99,20 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision) 
 				if run != nil {
 					run.wait(ctx)
 				}
-				b.askAll(ctx, key, b.askedFor(t), alone)
+				if batch := b.askedFor(t); len(batch) > 0 { // Else another has asked for all.
+					b.askAll(ctx, key, batch, alone)
+				}
 			}
 			<-t.taken
 		case <-ended:
 			if b.stayBehind(t, j) {
-				return asked{}, undecided
+				return asked{}, undecided, nil
 			}
-			ended, late = nil, time.After(decideFor)
+			if ended = nil; w.simple() { // Hooks may be called until it was asked for.
+				late = time.After(decideFor)
+			}
 		case <-late:
-			return asked{}, unknown
+			return asked{}, unknown, nil
 		}
 	}
 }
@@ -165,16 +174,74 @@ func (b *Backend) leaveTurn(key string, t *turn) {
 	}
 }
 
-// askAll asks for all of the batch: for one that seems to be alone together with others that are, for other keys. The end of the first
-// one's context does not end it at once: see decideFor.
+// askAll asks for all of the batch. The end of the first one's context does not end it at once: see decideFor.
 func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alone bool) {
-	if len(batch) == 0 {
-		return // Another has asked for all.
-	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), runTimeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideFor, cancel) })
 	defer stop()
+	var simple, others []*joining
+	for _, j := range batch {
+		if j.w.simple() {
+			simple = append(simple, j)
+		} else {
+			others = append(others, j)
+		}
+	}
+	if len(others) > 0 {
+		b.askInTransaction(ctx, asking, others)
+	}
+	if len(simple) > 0 {
+		b.askByFunction(asking, key, simple, alone && len(others) == 0)
+	}
+}
+
+// askInTransaction decides requests with hooks.
+func (b *Backend) askInTransaction(ctx, limited context.Context, batch []*joining) {
+	run := batch[0].w.hooks.Run
+	if run == nil {
+		run, ctx = b.run, limited
+	} else {
+		ctx = context.WithoutCancel(ctx)
+	}
+	err := b.decideIn(ctx, run, batch)
+	for _, j := range batch {
+		if err != nil {
+			j.out, j.err, j.end = asked{}, err, decided
+		}
+		close(j.over)
+	}
+}
+
+// decideIn decides requests in one transaction, and tells those that it has granted locks to.
+func (b *Backend) decideIn(ctx context.Context, run Run, batch []*joining) error {
+	err := Transact(ctx, run, "lock acquire", func(ctx context.Context, tx pgx.Tx) error {
+		start := time.Now()
+		err := b.decideAll(ctx, tx, batch)
+		for _, j := range batch {
+			j.again = true // In another run: this one may have been committed.
+			if j.out.grant != nil {
+				j.out.grant.Start = start
+			}
+			if err == nil && j.out.grant != nil {
+				err = j.w.leaveTombstone(ctx, tx)
+			}
+		}
+		return err
+	})
+	if errors.Is(err, ErrAnswered) {
+		return nil
+	}
+	if err == nil {
+		for _, j := range batch {
+			b.wake(j.out.woken)
+		}
+	}
+	return err
+}
+
+// askByFunction decides simple requests: one that seems to be alone together with others that are, for other keys.
+func (b *Backend) askByFunction(asking context.Context, key string, batch []*joining, alone bool) {
 	if alone && len(batch) == 1 {
 		if out, end := b.share(asking, errand{key: key, asks: batch[0].w}); end != undecided {
 			batch[0].out.grant, batch[0].end = out.grant, end
@@ -189,7 +256,7 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alon
 	}
 	if pgkit.Code(err) == undefinedFunction {
 		if !b.plain.Swap(true) {
-			b.logger.WarnContext(ctx, "requests for locks are several statements: the engine has no PL/pgSQL, or the tables are of an older version, so install the schema again", "error", err)
+			b.logger.WarnContext(asking, "requests for locks are several statements: the engine has no PL/pgSQL, or the tables are of an older version, so install the schema again", "error", err)
 		}
 		d, err = answer{outcome: outcomeUndecided}, nil
 	}

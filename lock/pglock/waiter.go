@@ -91,49 +91,35 @@ func (w *waiter) once(ctx context.Context) (lock.Grant, error) {
 	}
 }
 
-func (w *waiter) ask(ctx context.Context) (a asked, err error) {
+func (w *waiter) ask(ctx context.Context) (asked, error) {
 	b := w.backend
-	if w.simple() {
-		a, end := b.askTogether(ctx, w)
+	if len(w.request.keys) == 1 {
+		a, end, err := b.askTogether(ctx, w)
 		if end == decided {
-			return a, nil
+			return a, err
 		}
 		w.unsure = w.unsure || end == unknown
 	}
-	wait := w.patient()
-	r := w.request
-	r.again = w.unsure
-	err = w.transact(ctx, "lock acquire", func(ctx context.Context, tx pgx.Tx) (err error) {
-		start := time.Now()
-		a, err = b.decideOn(ctx, tx, r, wait, w.hooks)
-		r.again = true // In another run: this one may have been committed.
-		if a.grant != nil {
-			a.grant.Start = start
-		}
-		if err == nil && a.grant != nil {
-			err = w.leaveTombstone(ctx, tx)
-		}
-		return err
-	})
+	j := &joining{w: w, again: w.unsure}
+	err := w.alone(ctx, func(run Run) error { return b.decideIn(ctx, run, []*joining{j}) })
 	if err == nil {
-		b.wake(a.woken)
+		err = j.err
 	}
-	return a, err
+	return j.out, err
 }
 
-// transact runs a transaction that needs the rows of the request's keys. Of those on one key, one at a time does: a stranger may have locked its row, and
+// alone runs transactions that need the rows of the request's keys. Of those on one key, one at a time does: a stranger may have locked its row, and
 // then one of them waits on a connection, and not all.
-func (w *waiter) transact(ctx context.Context, name string, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	run := w.hooks.Run
-	if run == nil {
-		run = w.backend.run
-		done, err := w.backend.turnAlone(ctx, w.request.keys[0])
-		if err != nil {
-			return err
-		}
-		defer done()
+func (w *waiter) alone(ctx context.Context, do func(Run) error) error {
+	if w.hooks.Run != nil {
+		return do(w.hooks.Run)
 	}
-	return Transact(ctx, run, name, fn)
+	done, err := w.backend.turnAlone(ctx, w.request.keys[0])
+	if err != nil {
+		return err
+	}
+	defer done()
+	return do(w.backend.run)
 }
 
 // pause waits a moment, unless the request has to end.
@@ -276,12 +262,14 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 // leaveOnce takes the request out of the line, and tells since when it has the lock if it was granted after all.
 func (w *waiter) leaveOnce(ctx context.Context, take bool) (out left, start time.Time, err error) {
 	b := w.backend
-	err = w.transact(ctx, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
-		start = time.Now()
-		if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
-			return err
-		}
-		return w.leaveTombstone(ctx, tx)
+	err = w.alone(ctx, func(run Run) error {
+		return Transact(ctx, run, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
+			start = time.Now()
+			if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
+				return err
+			}
+			return w.leaveTombstone(ctx, tx)
+		})
 	})
 	return out, start, err
 }
