@@ -98,6 +98,78 @@ func TestRequestsWithHooksShareTransactions(t *testing.T) {
 	}
 }
 
+// TestRequestsGiveUpTogether: requests for one key that give up while its row is locked leave the line by few transactions. One of them that was
+// granted the lock meanwhile ends it, and who stays in line is next.
+func TestRequestsGiveUpTogether(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	b := open(t, url, Options{})
+	var leaving atomic.Int64
+	run := func(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
+		if name == "lock leave" && ctx.Err() == nil {
+			leaving.Add(1)
+		}
+		return b.run(ctx, name, fn)
+	}
+	request := func(owner string, wait time.Duration) lock.Request {
+		return lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Keys: []string{"k"}, Owner: owner, TTL: time.Hour, Wait: wait}
+	}
+	holder, err := b.Acquire(t.Context(), request("holder", 0))
+	testwait.Must(t, err)
+	hooks := Hooks{Run: run, Granted: func(context.Context, pgx.Tx, lock.Grant) error { return nil }}
+	gone, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	var waiting sync.WaitGroup
+	const many = 40
+	for n := range many {
+		waiting.Go(func() {
+			if _, err := b.AcquireWith(gone, request(fmt.Sprint("impatient ", n), lock.Forever), hooks); !errors.Is(err, context.Canceled) {
+				t.Errorf("request %d: %v", n, err)
+			}
+		})
+	}
+	waitFor(t, "all are in line", func() bool { return len(waitersOn(t, b, "k")) == many })
+	patient := make(chan error, 1)
+	go func() {
+		g, err := b.AcquireWith(t.Context(), request("patient", lock.Forever), hooks)
+		if err == nil {
+			err = b.Release(t.Context(), g)
+		}
+		patient <- err
+	}()
+	waitFor(t, "another is in line", func() bool { return len(waitersOn(t, b, "k")) == many+1 })
+	stranger, err := pgx.Connect(t.Context(), url)
+	testwait.Must(t, err)
+	defer func() { _ = stranger.Close(context.WithoutCancel(t.Context())) }()
+	for _, sql := range []string{`BEGIN`, `SELECT FROM @lock_keys WHERE key = 'k' FOR UPDATE`} {
+		testwait.Must(t, testwait.Err(stranger.Exec(t.Context(), testSchema.in(sql))))
+	}
+	giveUp()
+	waitFor(t, "all are on their way", func() bool { return queued(b, "k") == many })
+	// The first of the line has the lock, as if it had been handed over a moment ago.
+	for _, sql := range []string{
+		`WITH head AS (DELETE FROM @lock_waiters WHERE ticket = (SELECT min(ticket) FROM @lock_waiters) RETURNING *), ended AS (DELETE FROM @lock_grants),
+			place AS (DELETE FROM @lock_queue USING head WHERE waiter = head.id),
+			g AS (INSERT INTO @lock_grants (id, owner, keys, tokens, ttl_us, hold_us, granted_at, expires_at)
+				SELECT id, owner, keys, '{7}', ttl_us, hold_us, clock_timestamp(), clock_timestamp() + interval '1 h' FROM head)
+			UPDATE @lock_keys SET token = 7, holder = head.id FROM head`,
+		`COMMIT`,
+	} {
+		testwait.Must(t, testwait.Err(stranger.Exec(t.Context(), testSchema.in(sql))))
+	}
+	waiting.Wait()
+	testwait.Must(t, <-patient)
+	if n := leaving.Load(); n > many/2 { // Two, and more where the machine took longer than requests wait for their end.
+		t.Errorf("%d transactions for %d requests that gave up", n, many)
+	}
+	if err := b.Release(t.Context(), holder); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("the holder from before: %v", err)
+	}
+	waitFor(t, "nothing is left", func() bool {
+		return count(t, b.pool, testSchema.in(`SELECT (SELECT count(*) FROM @lock_waiters) + (SELECT count(*) FROM @lock_queue) + (SELECT count(*) FROM @lock_grants)`)) == 0
+	})
+}
+
 // queued is how many requests for a key are on their way, or are to be asked for.
 func queued(b *Backend, key string) int {
 	b.mu.Lock()

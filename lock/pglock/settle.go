@@ -160,38 +160,67 @@ type left struct {
 	cycle []string    // it had been made the victim of a deadlock
 }
 
-// leave takes a request out of the line. If it was granted meanwhile, that is taken or ended.
-func (t *tables) leave(ctx context.Context, tx pgx.Tx, r request, take bool, h Hooks) (out left, err error) {
-	s, err := t.look(ctx, tx, r.keys)
+// leaveAll takes requests for the same keys out of the line. Those that were granted meanwhile are taken or ended.
+func (t *tables) leaveAll(ctx context.Context, tx pgx.Tx, batch []*joining) error {
+	s, err := t.lookFor(ctx, tx, &pgx.Batch{}, batch[0].w.request.keys, batch, nil)
 	if err != nil {
-		return out, err
-	}
-	if fingerprint, granted := s.grants[r.id]; granted {
-		if len(fingerprint) == 0 && r.fingerprint != nil {
-			return out, nil // What stands for it was committed along, and gives it to whoever asks again.
-		}
-		if take {
-			out.grant, err = t.taken(ctx, tx, r, h)
-			return out, err
-		}
-		if _, err := tx.Exec(ctx, t.st.DropGrant, r.id); err != nil {
-			return out, err
-		}
-		for _, k := range r.keys {
-			delete(s.holders, k)
-		}
-	}
-	if err := tx.QueryRow(ctx, t.st.Withdraw, r.id).Scan(&out.cycle); err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return out, err
+		return err
 	}
 	var b pgx.Batch
-	t.dropQueue(&b, r)
-	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return out, err
+	freed := false
+	for _, j := range batch {
+		r := j.w.request
+		j.left, j.err, j.end = left{}, nil, decided
+		if fingerprint, granted := s.grants[r.id]; granted {
+			if len(fingerprint) == 0 && r.fingerprint != nil {
+				continue // What stands for it was committed along, and gives it to whoever asks again.
+			}
+			if j.take && len(batch) > 1 {
+				j.end = undecided
+				continue
+			}
+			if j.take {
+				if j.left.grant, err = t.taken(ctx, tx, r, j.w.hooks); err == nil {
+					err = j.w.leaveTombstone(ctx, tx)
+				}
+				return err
+			}
+			b.Queue(t.st.DropGrant, r.id)
+			freed = true
+			for _, k := range r.keys {
+				delete(s.holders, k)
+			}
+		}
+		t.withdraw(&b, s, j)
 	}
-	s.line = slices.DeleteFunc(s.line, func(w request) bool { return w.id == r.id })
-	out.settled, err = t.pass(ctx, tx, s)
-	return out, err
+	if freed { // Of a line for a key that was held, not all was read.
+		b.Queue(t.st.ReadLine, batch[0].w.request.keys).Query(func(rows pgx.Rows) error { s.line = nil; return s.scanLine(rows) })
+	}
+	if err := pgkit.Send(ctx, tx, &b); err != nil {
+		return err
+	}
+	batch[0].left.settled, err = t.pass(ctx, tx, s)
+	return err
+}
+
+// withdraw queues what takes a request out of the line.
+func (t *tables) withdraw(b *pgx.Batch, s *scene, j *joining) {
+	r := j.w.request
+	b.Queue(t.st.Withdraw, r.id).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(&j.left.cycle); !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return nil
+	})
+	if i := slices.IndexFunc(s.line, func(w request) bool { return w.id == r.id }); i >= 0 {
+		b.Queue(t.st.DropPlaces, s.line[i].ticket, r.keys)
+		s.line = slices.Delete(s.line, i, i+1)
+	} else {
+		t.dropQueue(b, r)
+	}
+	if j.w.unsure {
+		b.Queue(t.st.Tombstone, r.id, r.owner, r.keys)
+	}
 }
 
 // Querier is a connection, a pool, or a transaction.

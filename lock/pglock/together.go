@@ -43,14 +43,18 @@ type turn struct {
 	users int
 }
 
-// joining is a request that is made together with others.
+// joining is a request that is made, or given up, together with others.
 type joining struct {
-	w     *waiter
-	again bool          // it may stand in line already
-	over  chan struct{} // closed when it was asked for; then the rest is known
-	out   asked
-	err   error // why it was refused
-	end   decision
+	w       *waiter
+	again   bool          // it may stand in line already
+	leaving bool          // it gives up
+	take    bool          // it keeps the lock then, if it has just been granted
+	over    chan struct{} // closed when it was asked for; then the rest is known
+	out     asked
+	left    left
+	start   time.Time // of the transaction that it left by
+	err     error     // why it was refused
+	end     decision
 }
 
 // decision is how asking has ended.
@@ -74,14 +78,23 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision, 
 	}
 	b.busy.Add(1)
 	defer b.busy.Add(-1)
-	key := w.request.keys[0]
-	j := &joining{w: w, over: make(chan struct{})}
+	j := &joining{w: w}
+	if end := b.inTurn(ctx, j); end != decided {
+		return asked{}, end, nil
+	}
+	return j.out, decided, j.err
+}
+
+// inTurn asks for a request for one key, or waits until another of its kind does.
+func (b *Backend) inTurn(ctx context.Context, j *joining) decision {
+	key := j.w.request.keys[0]
+	j.over = make(chan struct{})
 	b.mu.Lock()
 	t := b.enterTurn(key)
 	t.queue = append(t.queue, j)
 	run := b.runs[key]
 	alone := run == nil && t.users == 1 // so that nobody of this process is known to want the key
-	if t.users > 1 || !w.patient() || !w.simple() {
+	if t.users > 1 || j.leaving || !j.w.simple() || !j.w.patient() {
 		run = nil
 	}
 	b.mu.Unlock()
@@ -91,7 +104,7 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision, 
 	for {
 		select {
 		case <-j.over:
-			return j.out, j.end, j.err
+			return j.end
 		case t.taken <- struct{}{}:
 			select {
 			case <-j.over: // Another has just asked for this one. Whoever is in the queue now asks for the rest.
@@ -106,13 +119,13 @@ func (b *Backend) askTogether(ctx context.Context, w *waiter) (asked, decision, 
 			<-t.taken
 		case <-ended:
 			if b.stayBehind(t, j) {
-				return asked{}, undecided, nil
+				return undecided
 			}
-			if ended = nil; w.simple() { // Hooks may be called until it was asked for.
+			if ended = nil; j.leaving || j.w.simple() { // Else hooks may be called until it was asked for.
 				late = time.After(decideFor)
 			}
 		case <-late:
-			return asked{}, unknown, nil
+			return unknown
 		}
 	}
 }
@@ -180,31 +193,37 @@ func (b *Backend) askAll(ctx context.Context, key string, batch []*joining, alon
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(decideFor, cancel) })
 	defer stop()
-	var simple, others []*joining
+	var leaving, simple, others []*joining
 	for _, j := range batch {
-		if j.w.simple() {
+		switch {
+		case j.leaving:
+			leaving = append(leaving, j)
+		case j.w.simple():
 			simple = append(simple, j)
-		} else {
+		default:
 			others = append(others, j)
 		}
 	}
+	if len(leaving) > 0 {
+		b.inTransaction(ctx, asking, leaving, b.leaveIn)
+	}
 	if len(others) > 0 {
-		b.askInTransaction(ctx, asking, others)
+		b.inTransaction(ctx, asking, others, b.decideIn)
 	}
 	if len(simple) > 0 {
 		b.askByFunction(asking, key, simple, alone && len(others) == 0)
 	}
 }
 
-// askInTransaction decides requests with hooks.
-func (b *Backend) askInTransaction(ctx, limited context.Context, batch []*joining) {
+// inTransaction decides requests with hooks, or has requests leave.
+func (b *Backend) inTransaction(ctx, limited context.Context, batch []*joining, do func(context.Context, Run, []*joining) error) {
 	run := batch[0].w.hooks.Run
 	if run == nil {
 		run, ctx = b.run, limited
 	} else {
 		ctx = context.WithoutCancel(ctx)
 	}
-	err := b.decideIn(ctx, run, batch)
+	err := do(ctx, run, batch)
 	for _, j := range batch {
 		if err != nil {
 			j.out, j.err, j.end = asked{}, err, decided
@@ -238,6 +257,17 @@ func (b *Backend) decideIn(ctx context.Context, run Run, batch []*joining) error
 		}
 	}
 	return err
+}
+
+// leaveIn takes requests out of the line in one transaction.
+func (b *Backend) leaveIn(ctx context.Context, run Run, batch []*joining) error {
+	return Transact(ctx, run, "lock leave", func(ctx context.Context, tx pgx.Tx) error {
+		start := time.Now()
+		for _, j := range batch {
+			j.start = start
+		}
+		return b.leaveAll(ctx, tx, batch)
+	})
 }
 
 // askByFunction decides simple requests: one that seems to be alone together with others that are, for other keys.

@@ -262,16 +262,19 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 // leaveOnce takes the request out of the line, and tells since when it has the lock if it was granted after all.
 func (w *waiter) leaveOnce(ctx context.Context, take bool) (out left, start time.Time, err error) {
 	b := w.backend
-	err = w.alone(ctx, func(run Run) error {
-		return Transact(ctx, run, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
-			start = time.Now()
-			if out, err = b.leave(ctx, tx, w.request, take, w.hooks); err != nil {
-				return err
-			}
-			return w.leaveTombstone(ctx, tx)
-		})
-	})
-	return out, start, err
+	j := &joining{w: w, leaving: true, take: take}
+	if len(w.request.keys) == 1 {
+		switch b.inTurn(ctx, j) {
+		case decided:
+			return j.left, j.start, j.err
+		case unknown:
+			return left{}, time.Time{}, context.Cause(ctx) // It may be on its way still.
+		case undecided:
+		}
+	}
+	j = &joining{w: w, leaving: true, take: take}
+	err = w.alone(ctx, func(run Run) error { return b.leaveIn(ctx, run, []*joining{j}) })
+	return j.left, j.start, err
 }
 
 // leaveTombstone leaves a tombstone: a row that refuses the request, which may still arrive and be carried out.
