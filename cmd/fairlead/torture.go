@@ -39,8 +39,8 @@ func newTorture() *cobra.Command {
 			"answers that its clients got with the database. Only a database without anybody else's data will do: one in which there are\n" +
 			"accounts, auctions or publications of others is refused, and so is one that a standby follows. Use the servers for nothing\n" +
 			"else meanwhile. The accounts that it opens stay; their names begin with " + torture.Prefix + ".\n\n" +
-			"Name the installation on the command line: --url with a key in " + keyVariable + " and --database-url, or --data. It asks before it begins;\n" +
-			"--yes answers that.\n\n" +
+			"Name the installation on the command line: --url and --database-url, or --data. It needs an admin key in " + keyVariable + "; with --data it\n" +
+			"takes the one that the first start kept there, unless that was given in " + adminKeyVariable + ". It asks before it begins; --yes answers that.\n\n" +
 			"Exit status 0: nothing was lost or doubled; 1: something was, or an answer was wrong; 2: it was refused, or could not go on.",
 		Example: "  fairlead torture                                  # lists the rows\n" +
 			"  fairlead torture --only answer-lost --data ~/fairlead-test\n" +
@@ -67,7 +67,7 @@ func newTorture() *cobra.Command {
 				return fmt.Errorf("%w: give --url and --database-url, or --data alone", errNoTest)
 			}
 			if o.Key = t.credential(); o.Key == "" {
-				return fmt.Errorf("the servers need an admin key in %s", keyVariable)
+				return fmt.Errorf("the servers need an admin key in %s%s", keyVariable, t.whichKey())
 			}
 			if !yes {
 				if err := confirm(cmd, row, o); err != nil {
@@ -89,7 +89,7 @@ func newTorture() *cobra.Command {
 	f.StringVar(&o.Row, "only", "", "the row to run")
 	f.StringSliceVar(&urls, "url", nil, "the servers, separated by commas; needs an admin key in "+keyVariable)
 	f.StringVar(&t.databaseURL, "database-url", "", "their database, as postgres://USER:PASSWORD@HOST:5432/DATABASE")
-	f.StringVar(&t.data, "data", "", "instead of both, the data directory of a running server with a private PostgreSQL")
+	f.StringVar(&t.data, "data", "", "instead of both, the data directory of a running server with a private PostgreSQL; its admin.key, if it has one, stands for "+keyVariable)
 	f.StringSliceVar(&o.Processes, "pid", nil, "`numbers` of the servers' processes, or files that have them, for the rows that need them")
 	f.Uint64Var(&o.Seed, "seed", 0, "what decides load and faults (default another one each time)")
 	f.DurationVar(&o.For, "for", time.Minute, "how long it takes, apart from comparing")
