@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead"
@@ -22,6 +26,9 @@ var (
 	errNoTest = errors.New("no installation is named")
 	errNotYes = errors.New("not confirmed")
 )
+
+// leastTorture is the shortest run that is worth its table: a fault takes some tenths of a second.
+const leastTorture = time.Second
 
 func newTorture() *cobra.Command {
 	var (
@@ -54,6 +61,9 @@ func newTorture() *cobra.Command {
 			row, err := torture.Find(o.Row)
 			if err != nil {
 				return err
+			}
+			if o.For < leastTorture {
+				return fmt.Errorf("%w: --for is %v, and must be %v or more: a shorter run tries nothing", errUsage, o.For, leastTorture)
 			}
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = rand.Uint64() >> 32 //nolint:gosec // It hides nothing.
@@ -129,11 +139,32 @@ func listRows(cmd *cobra.Command, asJSON bool) error {
 	})
 }
 
+// databaseOf is a database as people read it: without the password, and whatever the form of its URL.
+func databaseOf(address string) (string, error) {
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return "", err
+	}
+	hosts := []string{place(config.Host, config.Port)}
+	for _, other := range config.Fallbacks {
+		hosts = append(hosts, place(other.Host, other.Port))
+	}
+	return strings.Join(slices.Compact(hosts), ", ") + ": " + config.Database, nil
+}
+
+// place is where a PostgreSQL listens: a directory with its socket, or an address.
+func place(host string, port uint16) string {
+	if network, _ := pgconn.NetworkAddress(host, port); network == "unix" {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
 // confirm asks whether an installation may be broken.
 func confirm(cmd *cobra.Command, row torture.Row, o torture.Options) error {
-	database := o.DatabaseURL
-	if at := strings.LastIndexByte(database, '@'); at >= 0 { // Not the password.
-		database = database[at+1:]
+	database, err := databaseOf(o.DatabaseURL)
+	if err != nil {
+		return err
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "This loads %s for %v. Again and again it %s.\nThe database is %s. Use nothing of this for anything else meanwhile. Go on? [y/N] ",
 		strings.Join(o.URLs, ", "), o.For, row.Does, database)
