@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
@@ -35,5 +38,9 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("which is printed as %q, and %q", say(err), nextStep(err))
 			}
 		}
+	} // A private PostgreSQL may have no room for the database itself.
+	made := fmt.Errorf("private PostgreSQL: create database fairlead: %w", &pgconn.PgError{Severity: "ERROR", Code: "53100", Message: "could not extend file"})
+	if nextStep(made) != remedy {
+		t.Errorf("%v: %q", made, nextStep(made))
 	}
 }

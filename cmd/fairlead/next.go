@@ -74,6 +74,8 @@ func nextStep(err error) string {
 		return remedyForError(err)
 	case isRefused && refused.Code == "42P01": // undefined_table
 		return "run fairlead migrate up, or give the URL of the database that the server uses"
+	case isRefused && refused.Code == "53100": // disk_full
+		return remedyFor(operator.UnreadyDisk)
 	case errors.Is(err, torture.ErrRow):
 		return "fairlead torture, without --only, lists the rows that can be caused from outside"
 	case errors.Is(err, torture.ErrProduction):
