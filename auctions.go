@@ -29,7 +29,7 @@ func (s *Server) startLive(ctx context.Context, registry *prometheus.Registry) e
 	s.events = postgres.NewEvents(s.db, postgres.EventViews{Purchase: server.PurchaseMade, Draw: server.DrawCompleted})
 	wire := s.db.Wire()
 	if s.o.RedisURL != "" {
-		o, err := rueidis.ParseURL(s.o.RedisURL)
+		o, err := rediswire.ParseURL(s.o.RedisURL)
 		if err != nil {
 			return wrong("RedisURL", "%w", err)
 		}

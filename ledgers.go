@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,7 +53,7 @@ func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) 
 	ledgers := map[string]cross.Ledger{cross.Local: postgres.NewCrossLedgerWithUpkeep(s.db, upkeep)}
 	for _, name := range slices.Sorted(maps.Keys(s.o.Ledgers)) {
 		address := s.o.Ledgers[name]
-		if strings.HasPrefix(address, "http://") || strings.HasPrefix(address, "https://") {
+		if isServer(address) {
 			if ledgers[name], err = remoteLedger(address, coordinator); err != nil {
 				return wrong("Ledgers", "%s: %w", name, err)
 			}
@@ -80,19 +78,14 @@ func (s *Server) startCross(ctx context.Context, registry *prometheus.Registry) 
 	return nil
 }
 
-// remoteLedger is the ledger of another server, whose books know this one's by the name of its log. An address that is wrong,
-// or does not answer, is found out by the first transfer.
+// remoteLedger is the ledger of another server, whose books know this one's by the name of its log. An address that does not
+// answer is found out by the first transfer.
 func remoteLedger(address, coordinator string) (cross.Ledger, error) {
-	u, err := url.Parse(address)
+	base, key, err := parseServer(address)
 	if err != nil {
-		return nil, errors.New("this is no URL") // The error would show the key.
+		return nil, err
 	}
-	key, _ := u.User.Password()
-	if key == "" {
-		return nil, errors.New("the URL of another server needs its API key: https://:KEY@HOST")
-	}
-	u.User = nil
-	c, err := client.New(strings.TrimSuffix(u.String(), "/"), key, client.WithRetry(client.Retry{Limit: remotePatience}))
+	c, err := client.New(base, key, client.WithRetry(client.Retry{Limit: remotePatience}))
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/logkeeper"
 	"github.com/fairlead-dev/fairlead/internal/postgres"
 	"github.com/fairlead-dev/fairlead/internal/server/live"
-	"github.com/fairlead-dev/fairlead/internal/services/ledger/cross"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
-	"github.com/fairlead-dev/fairlead/internal/tracing"
 	"github.com/fairlead-dev/fairlead/lock"
 )
 
@@ -277,32 +275,12 @@ func (o *Options) check() error {
 	case o.PublishPerTarget < 1 || o.PublishPerTarget > o.PublishConcurrency:
 		return wrong("PublishPerTarget", "must be between 1 and the number of attempts at once")
 	}
-	if o.ReplicaURL != "" {
-		if _, err := pgx.ParseConfig(o.ReplicaURL); err != nil {
-			return wrong("ReplicaURL", "%w", err)
-		}
-	}
-	for name, url := range map[string]string{"DatabaseURL": o.DatabaseURL, "ReplicaURL": o.ReplicaURL} {
-		if mode, bad := unprepared(url); bad {
-			return wrong(name, "a server can't work with default_query_exec_mode=%s: leave it out", mode)
-		}
-	}
-	for name := range o.Ledgers {
-		switch {
-		case !ledgerName.MatchString(name) || name == "." || name == "..":
-			return wrong("Ledgers", "%q is no name: 1 to 64 characters of A-Z a-z 0-9 . _ : @ -", name)
-		case name == cross.Local:
-			return wrong("Ledgers", "%q is the name of the server's own ledger", cross.Local)
-		}
+	if err := o.checkURLs(); err != nil {
+		return err
 	}
 	for _, origin := range o.AllowedOrigins {
 		if _, err := live.ParseOrigin(origin); err != nil {
 			return wrong("AllowedOrigins", "%q is none: %w", origin, err)
-		}
-	}
-	if o.OTLPEndpoint != "" {
-		if _, err := tracing.ParseEndpoint(o.OTLPEndpoint); err != nil {
-			return wrong("OTLPEndpoint", "%w", err)
 		}
 	}
 	if o.AdminKey != "" {
@@ -343,7 +321,7 @@ func isLoopbackName(host string) bool {
 }
 
 // unprepared reports whether a database's URL says that statements are run without being prepared. A server prepares its statements, so that pgx knows
-// the types of their parameters. A malformed URL is reported when the server connects.
+// the types of their parameters. A malformed URL is another fault.
 func unprepared(url string) (mode pgx.QueryExecMode, bad bool) {
 	config, err := pgx.ParseConfig(url)
 	if url == "" || err != nil {

@@ -20,7 +20,7 @@ type Verdict string
 const (
 	Held     Verdict = "held"
 	Broken   Verdict = "broken"    // what was promised did not happen
-	NotTried Verdict = "not_tried" // what the check needs is not there
+	NotTried Verdict = "not_tried" // what the check needs is not there, or it did not come to its end
 )
 
 // Result is what one check has found.
@@ -28,6 +28,8 @@ type Result struct {
 	Check
 
 	Verdict Verdict
+	// OutOfTime says of a check that was not tried that it was called off, since it took longer than the runner's patience.
+	OutOfTime bool
 	// Why has what is wrong, or missing; nothing where the promise was held.
 	Why  []string
 	Log  []string // what the check says beside that
@@ -48,13 +50,14 @@ type Runner struct {
 	Checks []Check
 	// Parallel is how many checks run at a time, among those that allow it; 0 means one.
 	Parallel int
-	// Patience is how long one check may take; 0 means two minutes. A check that takes longer is broken, and is left behind.
+	// Patience is how long one check may take; 0 means two minutes. A check that takes longer is called off, and left behind. No
+	// promise bounds that time, so such a check was not tried to its end, unless something was wrong before.
 	Patience time.Duration
 	// Limits are those of promises about time, by name. A promise without one is not judged.
 	Limits map[string]time.Duration
 	Seed   uint64
 	// Slow is asked after a check in which something came too late, and nothing else was wrong: each of its errors was a
-	// [context.DeadlineExceeded], or its own time was over. Slow says how slow the server is; then nothing was tried. Where that is no
+	// [context.DeadlineExceeded]. Slow says how slow the server is; then nothing was tried. Where that is no
 	// reason it says nothing, and the check is broken. It may be nil.
 	Slow func(ctx context.Context) (why string)
 	// Ended is told of each check, one call at a time. It may be nil.
@@ -209,9 +212,9 @@ func (t *T) run(f func(*T)) Result {
 
 // outOfTime calls the check off.
 func (t *T) outOfTime(patience time.Duration) {
-	t.Error(fmt.Errorf("it did not end within %s: %w", patience, context.DeadlineExceeded))
 	t.mu.Lock()
 	t.over = true
+	t.note(&t.why, fmt.Sprintf("it did not end within %s, with the seed %d", patience, t.runner.Seed))
 	t.mu.Unlock()
 	t.cancel()
 }
@@ -231,12 +234,14 @@ func (t *T) result(ctx context.Context) Result {
 	r := Result{Verdict: Held, Why: t.why, Log: t.log, Times: t.times}
 	r.Check, _ = t.runner.check(t.name)
 	switch {
-	case (t.failed || t.late) && t.outer.Err() != nil:
+	case (t.failed || t.late || t.over) && t.outer.Err() != nil:
 		r.Verdict, r.Why = NotTried, []string{"interrupted"}
 	case slow != "":
 		r.Verdict, r.Why = NotTried, append([]string{slow}, r.Why...)
 	case t.failed || t.late:
 		r.Verdict = Broken
+	case t.over:
+		r.Verdict, r.OutOfTime = NotTried, true
 	case t.skipped:
 		r.Verdict = NotTried
 	}
@@ -297,7 +302,7 @@ func (t *T) note(to *[]string, text string) {
 func (t *T) fail(text string, late bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.late = t.late || late && !t.closed
+	t.late = t.late || late && !t.closed && !t.over
 	t.failed = t.failed || !late && !t.closed && !t.over
 	t.note(&t.why, text)
 }
@@ -354,7 +359,7 @@ func (t *T) Errorf(format string, args ...any) { t.fail(fmt.Sprintf(format, args
 func (t *T) Failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.failed || t.late
+	return t.failed || t.late || t.over
 }
 
 // FailNow implements [TB].

@@ -51,21 +51,30 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestOutOfTime ends a check whose time is over. What it says then changes nothing.
+// TestOutOfTime calls off checks whose time is over. What they say then changes nothing, and what was wrong before is wrong.
 func TestOutOfTime(t *testing.T) {
 	t.Parallel()
-	for slow, want := range map[string]conformance.Verdict{"": conformance.Broken, "the server is too slow": conformance.NotTried} {
-		r := conformance.Runner{
-			Checks: []conformance.Check{{Name: "hung"}}, Patience: time.Millisecond, Slow: func(context.Context) string { return slow },
-		}
+	for name, c := range map[string]struct {
+		before error
+		want   conformance.Verdict
+	}{
+		"hung":         {nil, conformance.NotTried},
+		"wrong before": {errors.New("two hold it"), conformance.Broken},
+		"late before":  {context.DeadlineExceeded, conformance.Broken},
+	} {
+		r := conformance.Runner{Checks: []conformance.Check{{Name: name}}, Patience: 100 * time.Millisecond, Seed: 77}
 		results := r.Run(t.Context(), func(t *conformance.T) {
-			t.Run("hung", func(t *conformance.T) {
+			t.Run(name, func(t *conformance.T) {
+				if c.before != nil {
+					t.Error(c.before)
+				}
 				<-t.Context().Done()
 				t.Error(t.Context().Err())
 			})
 		})
-		if len(results) != 1 || results[0].Verdict != want || !strings.Contains(strings.Join(results[0].Why, " "), "it did not end within 1ms") {
-			t.Errorf("%q: %+v", slow, results)
+		if len(results) != 1 || results[0].Verdict != c.want || results[0].OutOfTime != (c.want == conformance.NotTried) ||
+			!strings.Contains(strings.Join(results[0].Why, "; "), "it did not end within 100ms, with the seed 77") {
+			t.Errorf("%s: %+v", name, results)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func newConformance() *cobra.Command {
 			"docs/guarantees.md hold there. Everything is made in a schema of its own, or under a prefix of its own, and removed at the end,\n" +
 			"also after an interrupt. An interrupted run reports what it has found. Suites: " + strings.Join(conform.Suites(), ", ") + ".\n\n" +
 			"Exit status 0: all guarantees hold; 1: one does not; 2: nothing could be tried, or the run was interrupted; 3: none is broken,\n" +
-			"and some could not be tried. See docs/operations/conformance.md.",
+			"and some could not be tried, or not to the end. See docs/operations/conformance.md.",
 		Example: "  fairlead conformance --database-url postgres://db.internal/app\n" +
 			"  fairlead conformance --redis-url rediss://:PASSWORD@cache.internal:6379 --only locks\n" +
 			"  fairlead conformance --etcd-endpoints https://etcd-1:2379,https://etcd-2:2379 --json",

@@ -32,12 +32,16 @@ func newConsole() *cobra.Command {
 			"  fairlead console --database-url postgres://db.internal/fairlead --address https://fairlead.example",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			name := "--address"
 			if address == "" {
+				if name = "--url"; t.url == "" {
+					name = addressFile(t.data)
+				}
 				address = cmp.Or(t.url, kept(addressFile(t.data)), defaultURL)
 			}
 			base, err := url.Parse(address)
 			if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-				return errors.New("--address must be the address of a server, such as http://127.0.0.1:8080")
+				return fmt.Errorf("%s must be the address of a server, such as http://127.0.0.1:8080", name)
 			}
 			secret, hash := operator.NewSecret()
 			if err := t.makeLink(cmd.Context(), hash); err != nil {

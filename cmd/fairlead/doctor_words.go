@@ -83,7 +83,7 @@ func healthy(check string) string {
 		"pooler":             "there is none that changes what a session means",
 		"engine":             "the database does what PostgreSQL does",
 		"costs":              "no setting makes every command slower",
-		"partitions":         "the history has partitions for what is written now, and no archive was left unfinished",
+		"partitions":         "the history has partitions for what is written now, and no archive is under way",
 		"blocked":            "no session blocks others for longer than 5 s",
 		"log":                "the public log has what the tables have, and is signed",
 		"privileges":         "the role may do what commands need",

@@ -29,8 +29,8 @@ const flagsIntroduction = `# Flags and environment
 
 A flag has a variable in the environment, unless its table says ` + "`none`" + `: then it counts on the command line only. A flag on the command line
 wins over the variable, and the variable over a line such as ` + "`FAIRLEAD_LISTEN=0.0.0.0:8080`" + ` in the file that ` + "`--config`" + ` names. It is one
-file for all verbs, and may set the variables below, too; a name with ` + "`FAIRLEAD_`" + ` that is none of these is an error. Durations have a
-unit: ` + "`500ms`, `30s`, `10m`, `24h`" + `. This page is made from the code.
+file for all verbs, and may set the variables below, too; a name with ` + "`FAIRLEAD_`" + ` that is none of these is an error there. In the
+environment it is ignored, and ` + "`fairlead serve`" + ` warns of it. Durations have a unit: ` + "`500ms`, `30s`, `10m`, `24h`" + `. This page is made from the code.
 
 These have no flag, so that no secret stands in a list of processes:
 

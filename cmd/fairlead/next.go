@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead"
 	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/auth"
+	"github.com/fairlead-dev/fairlead/internal/live/rediswire"
 	"github.com/fairlead-dev/fairlead/internal/localpg"
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/torture"
@@ -73,6 +74,8 @@ func nextStep(err error) string {
 		return remedyForError(err)
 	case isRefused && refused.Code == "42P01": // undefined_table
 		return "run fairlead migrate up, or give the URL of the database that the server uses"
+	case isRefused && refused.Code == "53100": // disk_full
+		return remedyFor(operator.UnreadyDisk)
 	case errors.Is(err, torture.ErrRow):
 		return "fairlead torture, without --only, lists the rows that can be caused from outside"
 	case errors.Is(err, torture.ErrProduction):
@@ -123,6 +126,9 @@ func nextStepOf(option string, err error) string {
 	case "ReplicaURL":
 		return "write it like --database-url, such as --replica-url postgres://reader:secret@standby/fairlead"
 	case "RedisURL":
+		if errors.Is(err, rediswire.ErrURL) {
+			return "write it as redis://USER:PASSWORD@HOST:6379, or rediss:// with TLS"
+		}
 		return "start Redis there, or leave --redis-url out: PostgreSQL carries the hints then"
 	}
 	return ""

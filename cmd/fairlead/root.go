@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairlead-dev/fairlead"
-	"github.com/fairlead-dev/fairlead/internal/localpg"
 )
 
 // adminKeyVariable sets the first admin key of serve.
@@ -180,11 +179,6 @@ func one(what string) cobra.PositionalArgs {
 // flagOnly is the annotation of flags that are never taken from the environment.
 const flagOnly = "flag only"
 
-// variables are what the environment has besides flags.
-func variables() []string {
-	return []string{adminKeyVariable, keyVariable, mcpTokenVariable, localpg.BinVariable}
-}
-
 // readConfig reads the file that --config names. It is one file for all verbs, so that each name must be a setting of one of them: a misspelt one
 // would leave a server with its default, and nobody would know.
 func readConfig(cmd *cobra.Command) (map[string]string, error) {
@@ -199,15 +193,7 @@ func readConfig(cmd *cobra.Command) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	known := variables()
-	var add func(*cobra.Command)
-	add = func(verb *cobra.Command) {
-		verb.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, environmentName(f.Name)) })
-		for _, below := range verb.Commands() {
-			add(below)
-		}
-	}
-	add(cmd.Root())
+	known := settings(cmd.Root())
 	for _, key := range slices.Sorted(maps.Keys(file)) {
 		if strings.HasPrefix(key, environmentPrefix) && !slices.Contains(known, key) {
 			return nil, fmt.Errorf("--config: %s sets %s, which is no setting of any command%s", name, key, didYouMean(nearest("", key, known)))

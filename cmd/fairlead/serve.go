@@ -199,6 +199,7 @@ func newServe() *cobra.Command {
 			if err := o.complete(); err != nil {
 				return err
 			}
+			warnOfUnknown(cmd, o.Logger)
 			o.AdminKeyMade = func(key string) {
 				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "admin key (shown once, kept in %s): %s\n", fairlead.AdminKeyFile(o.Data), key)
 			}

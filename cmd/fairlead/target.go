@@ -145,11 +145,20 @@ func (t *target) credential() string {
 	return cmp.Or(os.Getenv(keyVariable), os.Getenv(adminKeyVariable), t.key)
 }
 
+// whichKey ends the error of a key that is missing. A server that was given its first key keeps no file of it.
+func (t *target) whichKey() string {
+	file := fairlead.AdminKeyFile(cmp.Or(t.data, fairlead.DefaultOptions().Data))
+	if kept(file) != "" {
+		return fmt.Sprintf(", such as %s=$(cat %s)", keyVariable, file)
+	}
+	return fmt.Sprintf(": the one that the server was given in %s, or one that fairlead keys create makes", adminKeyVariable)
+}
+
 // server makes the Go client of the server that --url names. Without other options it tries once: a person can try again.
 func (t *target) server(opts ...client.Option) (*client.Client, error) {
 	key := t.credential()
 	if key == "" {
-		return nil, fmt.Errorf("the server at %s needs an API key in %s, such as %[2]s=$(cat %s)", t.url, keyVariable, fairlead.AdminKeyFile(cmp.Or(t.data, fairlead.DefaultOptions().Data)))
+		return nil, fmt.Errorf("the server at %s needs an API key in %s%s", t.url, keyVariable, t.whichKey())
 	}
 	opts = append([]client.Option{client.WithRetry(client.Retry{Attempts: 1}), client.WithHTTPClient(&http.Client{Timeout: requestTimeout})}, opts...)
 	c, err := client.New(t.url, key, opts...)

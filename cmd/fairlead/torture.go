@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-dev/fairlead"
@@ -22,6 +26,9 @@ var (
 	errNoTest = errors.New("no installation is named")
 	errNotYes = errors.New("not confirmed")
 )
+
+// leastTorture is the shortest run that is worth its table: a fault takes some tenths of a second.
+const leastTorture = time.Second
 
 func newTorture() *cobra.Command {
 	var (
@@ -39,8 +46,8 @@ func newTorture() *cobra.Command {
 			"answers that its clients got with the database. Only a database without anybody else's data will do: one in which there are\n" +
 			"accounts, auctions or publications of others is refused, and so is one that a standby follows. Use the servers for nothing\n" +
 			"else meanwhile. The accounts that it opens stay; their names begin with " + torture.Prefix + ".\n\n" +
-			"Name the installation on the command line: --url with a key in " + keyVariable + " and --database-url, or --data. It asks before it begins;\n" +
-			"--yes answers that.\n\n" +
+			"Name the installation on the command line: --url and --database-url, or --data. It needs an admin key in " + keyVariable + "; with --data it\n" +
+			"takes the one that the first start kept there, unless that was given in " + adminKeyVariable + ". It asks before it begins; --yes answers that.\n\n" +
 			"Exit status 0: nothing was lost or doubled; 1: something was, or an answer was wrong; 2: it was refused, or could not go on.",
 		Example: "  fairlead torture                                  # lists the rows\n" +
 			"  fairlead torture --only answer-lost --data ~/fairlead-test\n" +
@@ -55,6 +62,9 @@ func newTorture() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.For < leastTorture {
+				return fmt.Errorf("%w: --for is %v, and must be %v or more: a shorter run tries nothing", errUsage, o.For, leastTorture)
+			}
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = rand.Uint64() >> 32 //nolint:gosec // It hides nothing.
 			}
@@ -67,7 +77,7 @@ func newTorture() *cobra.Command {
 				return fmt.Errorf("%w: give --url and --database-url, or --data alone", errNoTest)
 			}
 			if o.Key = t.credential(); o.Key == "" {
-				return fmt.Errorf("the servers need an admin key in %s", keyVariable)
+				return fmt.Errorf("the servers need an admin key in %s%s", keyVariable, t.whichKey())
 			}
 			if !yes {
 				if err := confirm(cmd, row, o); err != nil {
@@ -89,7 +99,7 @@ func newTorture() *cobra.Command {
 	f.StringVar(&o.Row, "only", "", "the row to run")
 	f.StringSliceVar(&urls, "url", nil, "the servers, separated by commas; needs an admin key in "+keyVariable)
 	f.StringVar(&t.databaseURL, "database-url", "", "their database, as postgres://USER:PASSWORD@HOST:5432/DATABASE")
-	f.StringVar(&t.data, "data", "", "instead of both, the data directory of a running server with a private PostgreSQL")
+	f.StringVar(&t.data, "data", "", "instead of both, the data directory of a running server with a private PostgreSQL; its admin.key, if it has one, stands for "+keyVariable)
 	f.StringSliceVar(&o.Processes, "pid", nil, "`numbers` of the servers' processes, or files that have them, for the rows that need them")
 	f.Uint64Var(&o.Seed, "seed", 0, "what decides load and faults (default another one each time)")
 	f.DurationVar(&o.For, "for", time.Minute, "how long it takes, apart from comparing")
@@ -129,11 +139,32 @@ func listRows(cmd *cobra.Command, asJSON bool) error {
 	})
 }
 
+// databaseOf is a database as people read it: without the password, and whatever the form of its URL.
+func databaseOf(address string) (string, error) {
+	config, err := pgconn.ParseConfig(address)
+	if err != nil {
+		return "", err
+	}
+	hosts := []string{place(config.Host, config.Port)}
+	for _, other := range config.Fallbacks {
+		hosts = append(hosts, place(other.Host, other.Port))
+	}
+	return strings.Join(slices.Compact(hosts), ", ") + ": " + config.Database, nil
+}
+
+// place is where a PostgreSQL listens: a directory with its socket, or an address.
+func place(host string, port uint16) string {
+	if network, _ := pgconn.NetworkAddress(host, port); network == "unix" {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
 // confirm asks whether an installation may be broken.
 func confirm(cmd *cobra.Command, row torture.Row, o torture.Options) error {
-	database := o.DatabaseURL
-	if at := strings.LastIndexByte(database, '@'); at >= 0 { // Not the password.
-		database = database[at+1:]
+	database, err := databaseOf(o.DatabaseURL)
+	if err != nil {
+		return err
 	}
 	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "This loads %s for %v. Again and again it %s.\nThe database is %s. Use nothing of this for anything else meanwhile. Go on? [y/N] ",
 		strings.Join(o.URLs, ", "), o.For, row.Does, database)

@@ -96,13 +96,16 @@ func (r *record) name() string {
 	return fmt.Sprintf("%04d-before-%s", r.Number, strings.TrimSuffix(partitions.Time(r.Upto).Format("20060102-150405"), "-000000"))
 }
 
+// path is that of the archive's directory.
+func (r *record) path() string { return filepath.Join(r.Directory, r.name()) }
+
 // has reports whether there are rows of a table in it.
 func (r *record) has(table string) bool {
 	return slices.ContainsFunc(r.Files, func(f File) bool { return f.Table == table })
 }
 
 func (r *record) described() Archive {
-	a := Archive{Number: r.Number, To: partitions.Time(r.Upto), Directory: filepath.Join(r.Directory, r.name()), Files: r.Files}
+	a := Archive{Number: r.Number, To: partitions.Time(r.Upto), Directory: r.path(), Files: r.Files}
 	if r.From != uuid.Nil {
 		from := partitions.Time(r.From)
 		a.From = &from
@@ -143,6 +146,9 @@ func Run(ctx context.Context, pool *pgxpool.Pool, o Options) (Result, error) {
 
 func (r *runner) run(ctx context.Context) (out Result, err error) {
 	out.Made = []Archive{}
+	if err := r.sweepAll(ctx); err != nil {
+		return out, err
+	}
 	if err := r.turnHolds(ctx); err != nil {
 		return out, err
 	}
@@ -343,13 +349,34 @@ func (r *runner) underWay(ctx context.Context) (*record, error) {
 // make brings an archive to its end.
 func (r *runner) make(ctx context.Context, a *record) error {
 	if !a.Detached {
-		for _, work := range []func(context.Context, *record) error{r.copyAll, r.carry, r.compare, r.keep, r.expire, r.detach} {
+		for _, work := range []func(context.Context, *record) error{r.writeAll, r.keep, r.expire, r.detach} {
 			if err := work(ctx, a); err != nil {
 				return err
 			}
 		}
 	}
 	return r.drop(ctx, a)
+}
+
+// writeAll has the files of an archive be on the disk, and the sums in the database. Meanwhile no other run takes its files for left ones.
+func (r *runner) writeAll(ctx context.Context, a *record) error {
+	if err := os.MkdirAll(a.path(), 0o750); err != nil {
+		return err
+	}
+	free, _, err := lock(a.path(), false)
+	if err != nil {
+		return err
+	}
+	for _, work := range []func(context.Context, *record) error{r.copyAll, r.carry, r.compare} {
+		if err == nil {
+			err = work(ctx, a)
+		}
+	}
+	free()
+	if err == nil {
+		sweep(a.path()) // Of a run beside this one.
+	}
+	return err
 }
 
 func (r *runner) tell(a *record, doing string, done, total int64) {

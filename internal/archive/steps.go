@@ -59,7 +59,7 @@ func (r *runner) seal(ctx context.Context, p period) (*record, error) {
 	if p.sales != p.salesFrom {
 		sales = &p.sales
 	}
-	directory := filepath.Join(a.Directory, a.name())
+	directory := a.path()
 	if err := os.MkdirAll(directory, 0o750); err != nil {
 		return nil, err
 	}
@@ -135,10 +135,7 @@ func (r *runner) giveUp(ctx context.Context, a *record) error {
 
 // copyAll copies the partitions to files, and reads these again.
 func (r *runner) copyAll(ctx context.Context, a *record) error {
-	directory := filepath.Join(a.Directory, a.name())
-	if err := os.MkdirAll(directory, 0o750); err != nil {
-		return err
-	}
+	directory := a.path()
 	for i, f := range a.Files {
 		if f.Name != "" {
 			if there, err := os.Stat(filepath.Join(directory, f.Name)); err == nil && there.Size() == f.Bytes {
@@ -272,7 +269,7 @@ func (r *runner) carry(ctx context.Context, a *record) error {
 
 // compare reads the entries' file and compares its sums with those in the database, which were made of the table. It writes the manifest.
 func (r *runner) compare(ctx context.Context, a *record) error {
-	directory := filepath.Join(a.Directory, a.name())
+	directory := a.path()
 	found := contents{books: books{}, sales: &sales{q: r.pool, next: a.SalesFrom}}
 	r.tell(a, "comparing the files with the sums", 0, 0)
 	for _, f := range a.Files {

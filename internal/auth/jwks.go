@@ -46,13 +46,21 @@ type keySet struct {
 	lastErr     error     // of the last attempt
 }
 
-func newKeySet(background context.Context, rawURL string, now func() time.Time) (*keySet, error) {
+// ValidSetURL refuses the URL of a key set that can't be read, or whose answer anybody could forge.
+func ValidSetURL(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: JWKS URL: %w", ErrInvalidOptions, err)
+		return fmt.Errorf("%w: JWKS URL: %w", ErrInvalidOptions, err)
 	}
 	if u.Host == "" || (u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname()))) {
-		return nil, fmt.Errorf("%w: the JWKS URL must be https, or http to a loopback address", ErrInvalidOptions)
+		return fmt.Errorf("%w: the JWKS URL must be https, or http to a loopback address", ErrInvalidOptions)
+	}
+	return nil
+}
+
+func newKeySet(background context.Context, rawURL string, now func() time.Time) (*keySet, error) {
+	if err := ValidSetURL(rawURL); err != nil {
+		return nil, err
 	}
 	// A connection would idle for minutes between two fetches.
 	transport := &http.Transport{

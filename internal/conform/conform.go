@@ -73,6 +73,7 @@ type Finding struct {
 	Guarantees []string            `json:"guarantees"`
 	Tried      string              `json:"tried"`
 	Verdict    conformance.Verdict `json:"verdict"`
+	OutOfTime  bool                `json:"out_of_time,omitempty"` // it was not tried to its end
 	Why        []string            `json:"why,omitempty"`
 	TookMS     int64               `json:"took_ms"`
 	Times      []Time              `json:"times,omitempty"`
@@ -85,7 +86,8 @@ type Time struct {
 	LimitMS int64  `json:"limit_ms"`
 }
 
-// Guarantee is what the checks say of one guarantee on one server. It holds where one check at least was tried, and none found it broken.
+// Guarantee is what the checks say of one guarantee on one server. It holds where one check at least was tried, none found it broken, and none was called
+// off before its end.
 type Guarantee struct {
 	Number   string              `json:"number"`
 	Title    string              `json:"title"`
@@ -94,6 +96,8 @@ type Guarantee struct {
 	Held     int                 `json:"held"`
 	Broken   int                 `json:"broken"`
 	NotTried int                 `json:"not_tried"`
+
+	outOfTime int // of those that were not tried
 }
 
 // Report is what was found.
@@ -246,7 +250,7 @@ func (o *Options) runSuite(ctx context.Context, on server, s suite, report *Repo
 		seen[r.Name] = true
 		f := Finding{
 			Target: on.target().Kind, Suite: s.name, Check: r.Name, Guarantees: r.Guarantees, Tried: r.Tries, Verdict: r.Verdict,
-			Why: r.Why, TookMS: r.Took.Milliseconds(), Times: best(r.Times),
+			OutOfTime: r.OutOfTime, Why: r.Why, TookMS: r.Took.Milliseconds(), Times: best(r.Times),
 		}
 		report.Findings = append(report.Findings, f)
 		if o.Ended != nil {
@@ -335,6 +339,9 @@ func (r *Report) conclude() {
 				g.Broken++
 			case conformance.NotTried:
 				g.NotTried++
+				if f.OutOfTime {
+					g.outOfTime++
+				}
 			}
 		}
 	}
@@ -343,7 +350,7 @@ func (r *Report) conclude() {
 		switch {
 		case g.Broken > 0:
 			g.Verdict = conformance.Broken
-		case g.Held > 0:
+		case g.Held > 0 && g.outOfTime == 0:
 			g.Verdict = conformance.Held
 		default:
 			g.Verdict = conformance.NotTried

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/fairlead-dev/fairlead/conformance"
 	"github.com/fairlead-dev/fairlead/internal/testpromise"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
@@ -17,6 +18,30 @@ func Titles() map[string]string { return titles() }
 // SlowDatabase says how slow a database is, in which the schema is there.
 func SlowDatabase(ctx context.Context, url, schema string) string {
 	return slow(ctx, &database{url: url, schema: schema})
+}
+
+// TestNotToTheEnd: a guarantee does not hold of which a check was called off, whatever the others say, and is not broken by it.
+func TestNotToTheEnd(t *testing.T) {
+	t.Parallel()
+	check := func(v conformance.Verdict, outOfTime bool) Finding {
+		return Finding{Target: Redis, Guarantees: []string{"L1"}, Verdict: v, OutOfTime: outOfTime}
+	}
+	held, absent, calledOff, broken := check(conformance.Held, false), check(conformance.NotTried, false), check(conformance.NotTried, true), check(conformance.Broken, false)
+	for _, c := range []struct {
+		findings       []Finding
+		want           conformance.Verdict
+		held, complete bool
+	}{
+		{[]Finding{held, absent}, conformance.Held, true, true},
+		{[]Finding{held, calledOff}, conformance.NotTried, true, false},
+		{[]Finding{held, calledOff, broken}, conformance.Broken, false, true},
+	} {
+		r := Report{Findings: c.findings}
+		r.conclude()
+		if len(r.Guarantees) != 1 || r.Guarantees[0].Verdict != c.want || r.Held != c.held || r.Complete != c.complete {
+			t.Errorf("%+v", r)
+		}
+	}
 }
 
 // TestLimits compares the limits with the list of promises.

@@ -106,7 +106,7 @@ func Probe(ctx context.Context, conn *pgx.Conn, which ...Capability) (out Capabi
 			t.lack.Why = failed.Error()
 			out.unsure = append(out.unsure, t.lack)
 		default:
-			return out, fmt.Errorf("probe for %s: %w", t.lack.What, failed)
+			return out, failed // What was tried has nothing to do with it.
 		}
 	}
 	return out, nil

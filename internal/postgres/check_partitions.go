@@ -10,14 +10,14 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 )
 
-// unfinishedFor is for how long an archive may be under way before that is worth a word.
-const unfinishedFor = 24 * time.Hour
+// settledWithin is for how long a turn of the table of holds may be under way before that is worth a word.
+const settledWithin = 24 * time.Hour
 
 // turnedFor is how long ago the last turn of the table of holds may be. There is one each month.
 const turnedFor = 40 * 24 * time.Hour
 
-// checkPartitions looks whether the history has partitions for what is written now, whether the table of holds is turned, and whether an archive was left
-// unfinished.
+// checkPartitions looks whether the history has partitions for what is written now, whether the table of holds is turned, and whether an archive was
+// begun that has not ended. Nothing tells one that is under way from one that was left: its process has no session of its own.
 func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
 	var migrated bool
 	if err := conn.QueryRow(ctx, `SELECT to_regclass('archives') IS NOT NULL`).Scan(&migrated); err != nil || !migrated {
@@ -45,18 +45,18 @@ func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
 			})
 		}
 	}
-	const unfinished = `SELECT number, began_at, host, directory FROM archives WHERE dropped_at IS NULL AND began_at < clock_timestamp() - $1::interval`
+	const unfinished = `SELECT number, began_at, host, directory FROM archives WHERE dropped_at IS NULL`
 	var number int
 	var began time.Time
 	var host, directory string
-	rows, err := conn.Query(ctx, unfinished, unfinishedFor)
+	rows, err := conn.Query(ctx, unfinished)
 	if err != nil {
 		return nil, err
 	}
 	_, err = pgx.ForEachRow(rows, []any{&number, &began, &host, &directory}, func() error {
 		found = append(found, finding{
-			fmt.Sprintf("archive %d was begun at %s and has not come to its end", number, began.UTC().Format(time.RFC3339)),
-			fmt.Sprintf("run fairlead archive again on %s, with --to %s", host, directory),
+			fmt.Sprintf("archive %d was begun at %s and has not ended: it is under way, or was left unfinished", number, began.UTC().Format(time.RFC3339)),
+			fmt.Sprintf("unless fairlead archive runs on %s, run it there again with --to %s: it goes on where it was", host, directory),
 		})
 		return nil
 	})
@@ -75,7 +75,7 @@ func checkTurns(ctx context.Context, conn *pgx.Conn) (found []finding, err error
 	}
 	const selectLate = `SELECT number, turned_at, settled_at IS NOT NULL FROM hold_turns WHERE number = (SELECT max(number) FROM hold_turns)
 		AND CASE WHEN settled_at IS NULL THEN turned_at < clock_timestamp() - $1::interval ELSE settled_at < clock_timestamp() - $2::interval END`
-	rows, err := conn.Query(ctx, selectLate, unfinishedFor, turnedFor)
+	rows, err := conn.Query(ctx, selectLate, settledWithin, turnedFor)
 	if err != nil {
 		return nil, err
 	}

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/wait"
@@ -184,9 +186,21 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 		}
 	})
 	if err != nil {
-		return applied, fmt.Errorf("postgres: migrate: %w", err)
+		return applied, fmt.Errorf("postgres: migrate: %w", outOfRoom(err))
 	}
 	return applied, nil
+}
+
+// outOfRoom is the error of a step for which the disk had no room, without what the library that ran it says of it.
+func outOfRoom(err error) error {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	if full := unready(operator.UnreadyDatabase, refused); unreadyFor(full, operator.UnreadyDisk) {
+		return fmt.Errorf("%w: when there is room, the next try goes on from there", full)
+	}
+	return err
 }
 
 // partition puts the history into partitions, where the engine has them. Where somebody uses the tables for longer than partitionFor, as a prepared

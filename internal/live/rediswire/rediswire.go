@@ -8,8 +8,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/redis/rueidis"
 
@@ -30,6 +34,24 @@ var _ live.Wire = (*Wire)(nil)
 // New returns a wire. The client stays the caller's to close. The logger may be nil.
 func New(client rueidis.Client, logger *slog.Logger) *Wire {
 	return &Wire{client: client, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
+}
+
+// ErrURL is returned for a URL that is none of a Redis.
+var ErrURL = errors.New("this is no URL of a Redis")
+
+// ParseURL reads the URL of a Redis. Its errors do not show a password.
+func ParseURL(address string) (o rueidis.ClientOption, err error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return o, ErrURL // The reason would show it.
+	}
+	if !slices.Contains([]string{"redis", "rediss", "valkey", "valkeys", "unix"}, u.Scheme) {
+		return o, fmt.Errorf("%w: it must begin with redis://, or rediss:// for TLS", ErrURL)
+	}
+	if o, err = rueidis.ParseURL(address); err != nil {
+		return o, fmt.Errorf("%w: %s", ErrURL, strings.TrimPrefix(err.Error(), "redis: "))
+	}
+	return o, nil
 }
 
 // Publish implements [live.Wire].

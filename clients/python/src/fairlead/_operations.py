@@ -2423,7 +2423,8 @@ class Operations:
         """Move money between accounts.
 
         Moves money in one commit. With `legs` in place of `from`, `to` and `amount`, all of up to 100 legs are done or
-        none. A transfer that is refused for lack of money is kept as `failed`.
+        none; in the answer, `from`, `to`, `amount` and `currency` are then the first leg's, and `legs` has all of them.
+        A transfer that is refused for lack of money is kept as `failed`.
 
         For users, within what is theirs or published, and for admin, service keys.
 
