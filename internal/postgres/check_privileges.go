@@ -55,9 +55,13 @@ func otherRights() rights {
 	}
 }
 
-// ownerRights are what is needed beside those by a role that owns the tables: it alone empties and divides them.
+// referenceRights are what commands need beside commandRights where the role owns the tables: PostgreSQL looks rows that a foreign key names up in the
+// name of their table's owner, and locks them.
+func referenceRights() rights { return rights{"campaign_seeds": "w"} }
+
+// ownerRights are what is needed beside all of those by a role that owns the tables: it alone empties and divides them, and views read in its name.
 func ownerRights() rights {
-	return rights{"idempotency_keys": "D", "idempotency_keys_1": "D", "hold_turns": "aw"}
+	return rights{"idempotency_keys": "D", "idempotency_keys_1": "D", "hold_turns": "aw", "archive_sums": looks}
 }
 
 // electionRights are what elections need in their own schema.
@@ -111,7 +115,8 @@ type lack struct{ On, Privileges string }
 // commandLacks is what the role of a connection lacks of what commands need, nil where that is nothing. An engine that can't tell has none to tell of.
 func commandLacks(ctx context.Context, conn *pgx.Conn) error {
 	tables, privileges := commandRights().lists()
-	rows, err := conn.Query(ctx, selectLacks, tables, privileges, []string{}, []string{})
+	owned, owning := referenceRights().lists()
+	rows, err := conn.Query(ctx, selectLacks, tables, privileges, owned, owning)
 	if err != nil {
 		return err
 	}
@@ -129,7 +134,7 @@ func commandLacks(ctx context.Context, conn *pgx.Conn) error {
 // allLacks is what the role lacks of all that the server needs, nil where that is nothing.
 func (db *DB) allLacks(ctx context.Context) (*PrivilegesError, error) {
 	tables, privileges := commandRights().with(otherRights()).lists()
-	owned, owning := ownerRights().lists()
+	owned, owning := referenceRights().with(ownerRights()).lists()
 	lacks, err := query(ctx, db, pgx.RowToStructByPos[lack], selectLacks, tables, privileges, owned, owning)
 	if err != nil {
 		return nil, err

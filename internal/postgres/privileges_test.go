@@ -62,6 +62,18 @@ func TestPrivilegesAreThoseOfTheStatements(t *testing.T) {
 			t.Errorf("there is no table %s", table)
 		}
 	}
+	references := commandRights().with(referenceRights())
+	for _, table := range askAll[string](t, owner, `SELECT DISTINCT confrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid <> ALL($1::text[]::regclass[])`, []string{"archives"}) {
+		if !strings.Contains(references[table], "r") || !strings.Contains(references[table], "w") {
+			t.Errorf("a foreign key names rows of %s, whose owner is not asked for SELECT and UPDATE", table)
+		}
+	}
+	owners := listed.with(ownerRights())
+	for _, table := range askAll[string](t, owner, `SELECT DISTINCT table_name::text FROM information_schema.view_table_usage WHERE view_schema = 'public'`) {
+		if !strings.Contains(owners[table], "r") {
+			t.Errorf("a view reads %s, whose owner is not asked for SELECT", table)
+		}
+	}
 	for _, table := range tables {
 		if strings.HasPrefix(table, "lock_") || strings.HasPrefix(table, "saga") {
 			if listed[table] == "" {

@@ -155,6 +155,12 @@ func (r *readiness) write(ctx context.Context) (err error) {
 	return nil
 }
 
+// Unready names why the database can't be used, by the error of any statement.
+func Unready(err error) operator.Unreadiness {
+	why, _ := errors.AsType[*operator.UnreadyError](unready(operator.UnreadyDatabase, err))
+	return why.Reason
+}
+
 // unready names why a look failed: by PostgreSQL's error, or else by where it failed.
 func unready(where operator.Unreadiness, err error) error {
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
