@@ -241,6 +241,13 @@ func (s *Server) prepare(ctx context.Context, db *postgres.DB, about ...any) err
 	if err != nil {
 		return err
 	}
+	denied, err := db.Privileges(ctx) // They may be granted later. Until then /readyz says so.
+	for _, f := range denied {
+		logger.WarnContext(ctx, "database", "check", f.Check, "finding", f.Message, "remedy", f.Remedy)
+	}
+	if err != nil {
+		return err
+	}
 	losses, err := db.Losses(ctx)
 	for i := range losses {
 		logger.ErrorContext(ctx, "history lost, and not accepted by an operator (see: fairlead doctor)", "loss", losses[i].String())

@@ -78,11 +78,12 @@ func (s *Server) work() {
 	}
 }
 
-// sweep calls f at once, and again every period until ctx ends. A failure is logged; the next round tries again.
+// sweep calls f at once, and again every period until ctx ends. A failure is logged where it is news; the next round tries again.
 func (s *Server) sweep(ctx context.Context, name string, every time.Duration, f func(context.Context) (int, error)) {
+	var failures wait.News
 	wait.Every(ctx, every, nil, func() {
 		switch done, err := f(ctx); {
-		case err != nil && ctx.Err() == nil:
+		case ctx.Err() == nil && failures.Is(err):
 			s.logger.WarnContext(ctx, "sweep failed", "sweeper", name, "error", err)
 		case done > 0:
 			s.logger.InfoContext(ctx, "swept", "sweeper", name, "count", done)

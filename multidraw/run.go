@@ -100,8 +100,9 @@ func (s *Service) committed(id uuid.UUID, checkpoint int64) {
 // Reconcile renews the leases of the operations that run here, and looks for those whose process is lost, until ctx ends. Each
 // process of a server does so.
 func (s *Service) Reconcile(ctx context.Context) {
+	var failures wait.News
 	wait.Every(ctx, min(ReconcileEvery, s.o.LeaseTTL/2), nil, func() { // Half a lease, so that one look may fail.
-		if _, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+		if _, err := s.Sweep(ctx); ctx.Err() == nil && failures.Is(err) {
 			s.o.Logger.WarnContext(ctx, "multi-draws were not reconciled", "error", err)
 		}
 	})

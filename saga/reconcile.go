@@ -23,15 +23,17 @@ func (s *Service) Reconcile(ctx context.Context) {
 	for _, name := range s.Participants() {
 		p := s.o.Participants[name]
 		group.Go(func() {
+			var failures wait.News
 			wait.Every(ctx, min(s.o.ReconcileEvery, s.o.FenceEvery), nil, func() {
-				if err := s.resolveIn(ctx, name, p); err != nil && ctx.Err() == nil {
+				if err := s.resolveIn(ctx, name, p); ctx.Err() == nil && failures.Is(err) {
 					s.o.Logger.WarnContext(ctx, "prepared transactions were not looked at", "error", err)
 				}
 			})
 		})
 	}
+	var failures wait.News
 	wait.Every(ctx, min(s.o.ReconcileEvery, s.o.LeaseTTL/2), s.wake, func() { // Half a lease, so that one look may fail.
-		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil {
+		if err := s.reconcile(ctx); ctx.Err() == nil && failures.Is(err) {
 			s.o.Logger.WarnContext(ctx, "sagas were not reconciled", "error", err)
 		}
 	})

@@ -196,5 +196,5 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 func passing(err error) bool {
 	_, refused := errors.AsType[*pgconn.ConnectError](err)
 	v, _ := pgkit.Classify(err, pgkit.UniqueViolation, pgkit.QueryCanceled)
-	return refused || v != pgkit.Final
+	return refused || v == pgkit.Conflict || v == pgkit.Lost
 }

@@ -131,7 +131,7 @@ func (d *diagnosis) unread(check string, err error, what string) {
 		d.add(postgres.Unread(check, what))
 		return
 	}
-	d.find(check, true, remedyFor(operator.UnreadyDatabase), what+": %v", err)
+	d.find(check, true, remedyForError(err), what+": %v", err)
 }
 
 // locked reports whether the database, or the server, has said that another session keeps a table locked.
@@ -174,7 +174,7 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 		return nil
 	}
 	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
-		d.find("database", true, remedyForError(why), "%s: %s", plainly(why.Reason), oneLine(why.Err))
+		d.find("database", true, remedyForError(why), "%s: %s", plainlyFor(why), oneLine(why.Err))
 		return nil
 	}
 	if err != nil {
@@ -186,12 +186,21 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	err = db.Ready(ctx)
 	var unconfirmed []postgres.Finding
 	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
-		d.find("commits", true, remedyForError(why), "%s: %s", plainly(why.Reason), oneLine(why.Err))
+		d.find("commits", true, remedyForError(why), "%s: %s", plainlyFor(why), oneLine(why.Err))
 		if why.Reason == operator.UnreadyCommit {
 			if unconfirmed, err = db.Unconfirmed(ctx); err != nil {
-				d.find("replication", true, remedyFor(operator.UnreadyDatabase), "the standbys can't be read: %v", err)
+				d.find("replication", true, remedyForError(err), "the standbys can't be read: %v", err)
 			}
 		}
+	}
+	// First, since a role that may not read stops the checks after it.
+	d.look("privileges")
+	privileges, err := db.Privileges(ctx)
+	if err != nil {
+		d.unread("privileges", err, "what the role may do can't be read")
+	}
+	for _, f := range privileges {
+		d.add(f)
 	}
 	findings, err := db.Check(ctx)
 	if err != nil {
@@ -206,12 +215,8 @@ func (t *target) examineDatabase(cmd *cobra.Command, d *diagnosis) error {
 	if err != nil {
 		d.unread("snapshots", err, "the sessions with old snapshots can't be read")
 	}
-	privileges, err := db.Privileges(ctx)
-	if err != nil {
-		d.unread("privileges", err, "what the role may do can't be read")
-	}
-	d.look(append(postgres.Checks, "blocked", "snapshots", "privileges")...)
-	for _, f := range slices.Concat(findings, unconfirmed, blocked, snapshots, privileges) {
+	d.look(append(postgres.Checks, "blocked", "snapshots")...)
+	for _, f := range slices.Concat(findings, unconfirmed, blocked, snapshots) {
 		d.add(f)
 	}
 	if d.Settings, err = db.Settings(ctx); err != nil {
@@ -298,7 +303,7 @@ func (t *target) examineBooks(cmd *cobra.Command, d *diagnosis) error {
 		d.unread("integrity", err, "the books can't be checked")
 		return nil
 	case err != nil:
-		d.find("integrity", true, "give an admin, service or reader key, or see why the server or database does not answer", "the books can't be checked: %v", err)
+		d.find("integrity", true, remedyForError(err), "the books can't be checked: %v", err)
 		return nil
 	}
 	d.Integrity = document

@@ -7,7 +7,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fairlead-dev/fairlead/client"
 	"github.com/fairlead-dev/fairlead/internal/operator"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/postgres"
 )
 
 // plainly tells an operator what a reason of /readyz means.
@@ -30,8 +33,36 @@ func plainly(reason operator.Unreadiness) string {
 	return string(reason)
 }
 
-// remedyForError tells an operator what to do about a database that can't be used.
+// plainlyFor is plainly for what a look at the database has met.
+func plainlyFor(why *operator.UnreadyError) string {
+	if denied(why) {
+		return "the role of the database's URL may not do what commands need"
+	}
+	return plainly(why.Reason)
+}
+
+// denied reports whether the role lacks a privilege.
+func denied(err error) bool {
+	_, lacks := errors.AsType[*postgres.PrivilegesError](err)
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	return lacks || pgkit.IsDenied(err) && !connecting
+}
+
+// remedyForError tells an operator what to do about a database, or a server, that can't be used.
 func remedyForError(err error) string {
+	if lacks, ok := errors.AsType[*postgres.PrivilegesError](err); ok {
+		return lacks.Grant()
+	}
+	if denied(err) {
+		return `run the GRANT of the finding "privileges"; where there is none, grant the role of the database's URL what the message names`
+	}
+	switch client.CodeOf(err) {
+	case "":
+	case "unauthorized", "forbidden":
+		return "give an admin or reader key in " + keyVariable
+	default:
+		return `ask /readyz for the reason, and see docs/operations/runbook.md, "When /readyz is 503"; the server's log says more`
+	}
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch refused.Code {
 		case "3D000": // invalid_catalog_name
@@ -43,7 +74,7 @@ func remedyForError(err error) string {
 	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
 		return remedyFor(why.Reason)
 	}
-	return remedyFor(operator.UnreadyDatabase)
+	return remedyFor(postgres.Unready(err))
 }
 
 // remedyFor tells an operator what to do about a reason of /readyz.

@@ -43,7 +43,7 @@ func (t *target) examineWork(ctx context.Context, d *diagnosis) {
 	}
 	if err != nil {
 		refused := client.CodeOf(err) == "forbidden" // A service key may not see everything, which is no fault of the server's.
-		d.find("operations", !refused, "give an admin or reader key in "+keyVariable+", or see why the server or database does not answer",
+		d.find("operations", !refused, remedyForError(err),
 			"sagas, publications, rounds, draws and multi-draws were not checked: %v", err)
 		return
 	}

@@ -40,7 +40,7 @@ func nameFlag(err error) error {
 func say(err error) string {
 	text := err.Error()
 	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
-		text = strings.Replace(text, why.Error(), plainly(why.Reason)+": "+oneLine(why.Err), 1)
+		text = strings.Replace(text, why.Error(), plainlyFor(why)+": "+oneLine(why.Err), 1)
 	}
 	if why, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		text = strings.Replace(text, why.Error(), oneLine(why), 1)

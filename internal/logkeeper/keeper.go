@@ -94,7 +94,9 @@ func (k *Keeper) Leads() bool { return k.leads.Load() }
 func (k *Keeper) Lead(ctx context.Context, term int64) {
 	k.leads.Store(true)
 	defer k.leads.Store(false)
+	var failures wait.News
 	for ctx.Err() == nil {
+		began := time.Now()
 		err := k.tenure(ctx, term)
 		switch {
 		case ctx.Err() != nil:
@@ -110,7 +112,12 @@ func (k *Keeper) Lead(ctx context.Context, term int64) {
 			continue
 		}
 		k.o.Observer.Failed("append")
-		k.o.Logger.WarnContext(ctx, "the log can't be continued: trying again", "error", err)
+		if time.Since(began) > 2*errPause { // It went on for a while.
+			failures.Is(nil)
+		}
+		if failures.Is(err) {
+			k.o.Logger.WarnContext(ctx, "the log can't be continued: trying again", "error", err)
+		}
 		wait.For(ctx, errPause)
 	}
 }

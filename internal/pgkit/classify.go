@@ -38,6 +38,7 @@ const (
 	Final    Verdict = iota // running it again would meet the same error
 	Conflict                // another transaction was in the way: run again
 	Lost                    // the server went away, is not there yet, or has run out of something: run again
+	Denied                  // the role lacks a privilege: running it again is of use only once somebody has granted that
 )
 
 // Classify says what an error means, and names it for metrics: by its SQLSTATE, "stale", "connection" or "other". It takes
@@ -65,6 +66,8 @@ func Classify(err error, final ...string) (Verdict, string) {
 			code == CompletionUnknown,
 			code == readOnly: // a failover is under way
 			return Lost, code
+		case code == notPrivileged:
+			return Denied, code
 		}
 		return Final, code
 	}
@@ -75,6 +78,9 @@ func Classify(err error, final ...string) (Verdict, string) {
 	}
 	return Final, "other"
 }
+
+// IsDenied reports whether PostgreSQL has refused something because the role lacks a privilege.
+func IsDenied(err error) bool { return Code(err) == notPrivileged }
 
 // Undone reports whether err is the server's word that the transaction was rolled back and the session goes on. After a FATAL
 // or a PANIC that is not certain, nor where the server says that it does not know.

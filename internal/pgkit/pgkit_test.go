@@ -53,6 +53,7 @@ func TestClassify(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, Lost, "connection"},
 		{net.ErrClosed, Lost, "connection"},
 		{context.DeadlineExceeded, Lost, "connection"},
+		{pg("42501"), Denied, "42501"},
 		{pg("23514"), Final, "23514"},
 		{pg("42601"), Final, "42601"},
 		{errors.New("another"), Final, "other"},

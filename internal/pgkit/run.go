@@ -45,7 +45,7 @@ type Outcome int
 const (
 	Committed   Outcome = iota
 	Failed              // with the closure's error, or the database's; nothing was applied
-	Unavailable         // the database could not be used, or others were in the way for too long; nothing was applied
+	Unavailable         // the database could not be used, it denied something to the role, or others were in the way for too long; nothing was applied
 	Unknown             // the answer to a COMMIT was lost and could not be had
 )
 
@@ -122,7 +122,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 		if verdict == Conflict {
 			conflicts++
 		}
-		if verdict == Final || conflicts > maxConflicts || ctx.Err() != nil || through.Err() != nil {
+		if verdict == Final || verdict == Denied || conflicts > maxConflicts || ctx.Err() != nil || through.Err() != nil {
 			return giveUp(err)
 		}
 		pause, deadline := wait.Jitter(pauses.NextBackOff()), start.Add(cmp.Or(r.For, RetryFor))
@@ -238,8 +238,8 @@ func (r *Runner) observe(name string, attempts int, start time.Time, outcome str
 	}
 }
 
-// Read runs a read, again if the connection fails. [Unavailable] is how it ends where that does not help, where something
-// blocked it for too long, and where it took too long: nothing is wrong with it then. presence may be nil; with it, a read
+// Read runs a read, again if the connection fails. [Unavailable] is how it ends where that does not help, where the role lacks a privilege,
+// where something blocked it for too long, and where it took too long: nothing is wrong with it then. presence may be nil; with it, a read
 // that takes its time is ended when the database is away, and none before the database may have been silent for so long.
 func Read(ctx context.Context, presence *Presence, timeout time.Duration, read func(context.Context) error) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, presence.atLeast(timeout))
@@ -257,7 +257,7 @@ func Read(ctx context.Context, presence *Presence, timeout time.Duration, read f
 		switch v, _ := Classify(err); {
 		case v == Final:
 			return Failed, err
-		case v == Conflict || try == readTries || !wait.For(ctx, readPause):
+		case v == Conflict || v == Denied || try == readTries || !wait.For(ctx, readPause):
 			return Unavailable, err
 		}
 	}

@@ -123,6 +123,7 @@ type DB struct {
 	pooler    pooler
 	url       string
 	elections pglock.Schema
+	denied    wait.News          // of privileges that the role lacks
 	engine    pgkit.Capabilities // of those that [probe] looks for
 	gate      pgkit.Gate
 	// chapters is whether accounts that change come to later chapters: somebody holds a snapshot that dead versions are kept for.

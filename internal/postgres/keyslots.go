@@ -108,7 +108,7 @@ func (db *DB) SweepKeys(ctx context.Context, retention time.Duration) (removed i
 	byID := err == nil && open && !db.engine.Has(pgkit.RowPlaces)
 	if err == nil && !byID {
 		removed, err = db.turnKeys(ctx, retention, open)
-		byID = open && pgkit.Code(err) == insufficientPrivilege // Only who owns the tables may turn the slots.
+		byID = open && pgkit.IsDenied(err) // Only who owns the tables may turn the slots.
 	}
 	if byID {
 		removed, err = db.sweepKeysByID(ctx, retention)

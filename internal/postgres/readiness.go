@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/operator"
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
@@ -21,9 +22,8 @@ const (
 	// schemaWithin is how long a look waits for the table of the schema's steps, which somebody may have locked.
 	schemaWithin = 500 * time.Millisecond
 
-	insufficientPrivilege = "42501"
-	undefinedTable        = "42P01"
-	serializationFailure  = "40001"
+	undefinedTable       = "42P01"
+	serializationFailure = "40001"
 )
 
 // The write of a look at readiness. A temporary table is empty after each commit, so that each insertion takes a new block from
@@ -100,7 +100,7 @@ func (r *readiness) write(ctx context.Context) (err error) {
 	tx, err := r.conn.Begin(ctx)
 	if err == nil && !r.noScratch {
 		_, err = tx.Exec(ctx, makeScratch)
-		if pgkit.Code(err) == insufficientPrivilege {
+		if pgkit.IsDenied(err) {
 			r.noScratch = true
 			if err = tx.Rollback(ctx); err == nil {
 				tx, err = r.conn.Begin(ctx)
@@ -126,7 +126,7 @@ func (r *readiness) write(ctx context.Context) (err error) {
 	}
 	var version int64
 	switch err := r.conn.QueryRow(ctx, selectSchema).Scan(&version); {
-	case pgkit.Code(err) == insufficientPrivilege: // Another role migrates, and has not granted this one the look.
+	case pgkit.IsDenied(err): // Another role migrates, and has not granted this one the look.
 	case isLockTimeout(err): // No command needs the table, so whoever has locked it stops nothing.
 	case err != nil:
 		return unready(operator.UnreadyDatabase, err)
@@ -139,6 +139,13 @@ func (r *readiness) write(ctx context.Context) (err error) {
 			return unready(operator.UnreadySchema, err)
 		}
 	}
+	var lacks *PrivilegesError
+	switch err := commandLacks(ctx, r.conn); {
+	case errors.As(err, &lacks):
+		return &operator.UnreadyError{Reason: operator.UnreadyReadOnly, Err: lacks}
+	case err != nil && !pgkit.Refused(err): // An engine that refuses the question has other privileges.
+		return unready(operator.UnreadyDatabase, err)
+	}
 	// A command needs a connection of the pool's as well.
 	conn, err := r.db.pool.Acquire(ctx)
 	if err != nil {
@@ -148,10 +155,19 @@ func (r *readiness) write(ctx context.Context) (err error) {
 	return nil
 }
 
+// Unready names why the database can't be used, by the error of any statement.
+func Unready(err error) operator.Unreadiness {
+	why, _ := errors.AsType[*operator.UnreadyError](unready(operator.UnreadyDatabase, err))
+	return why.Reason
+}
+
 // unready names why a look failed: by PostgreSQL's error, or else by where it failed.
 func unready(where operator.Unreadiness, err error) error {
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
 	switch code := pgkit.Code(err); {
 	case code == "25006": // read_only_sql_transaction: a standby, or a primary that was made read-only
+		where = operator.UnreadyReadOnly
+	case pgkit.IsDenied(err) && !connecting: // the role lacks a privilege
 		where = operator.UnreadyReadOnly
 	case code == "53100", code == "XX000" && strings.Contains(err.Error(), noCatalogFile): // disk_full
 		where = operator.UnreadyDisk

@@ -95,7 +95,7 @@ func TestReadinessSaysWhy(t *testing.T) {
 	becomes(t, db, "")
 
 	execAll(t, db, `REVOKE TEMPORARY ON DATABASE `+ask[string](t, db, `SELECT quote_ident(current_database())`)+` FROM PUBLIC`,
-		`CREATE ROLE plain LOGIN`)
+		`CREATE ROLE plain LOGIN`, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain`)
 	config, err := pgx.ParseConfig(server.URL())
 	testwait.Must(t, err)
 	config.User = "plain"

@@ -18,6 +18,9 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
+// errDenied is what all missing privileges have in common: the log tells of the first one, and then rarely.
+var errDenied = errors.New("a privilege is missing")
+
 // Errors of the kit that the stores name.
 var (
 	errStale         = pgkit.ErrStale
@@ -33,7 +36,7 @@ var (
 // A transaction that for [command.BlockedFor] gets no lock in time, not even by doing without the rows that are locked, fails by a
 // [command.BlockedError] that is not worth waiting for: somebody has locked a table.
 //
-// Errors: that one; command.ErrUnavailable when the database could not be used and nothing was applied, and command.ErrNotApplied with it
+// Errors: that one; command.ErrUnavailable when the database could not be used, or the role lacks a privilege, and nothing was applied, and command.ErrNotApplied with it
 // where the last run of fn had called noteUnrecorded before PostgreSQL refused a statement;
 // command.ErrUnknownOutcome when a COMMIT's answer was lost and could not be had; else what fn or the database said.
 func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) error {
@@ -65,6 +68,9 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 	case pgkit.Committed:
 		return nil
 	case pgkit.Unavailable:
+		if pgkit.IsDenied(err) && db.denied.Is(errDenied) {
+			db.logger.WarnContext(ctx, "the role of the database's URL lacks a privilege: fairlead doctor --database-url says which", "transaction", name, "error", err)
+		}
 		if err = command.Unavailable(err); unrecorded {
 			err = command.NotApplied(err)
 		}
@@ -96,10 +102,10 @@ func (db *DB) persistOn(ctx context.Context, name string, rows []blockedRow, fn 
 	}
 }
 
-// readError marks failures of the connection as unavailability.
+// readError marks failures of the connection, and missing privileges, as unavailability.
 func readError(err error) error {
 	if err != nil {
-		if v, _ := pgkit.Classify(err); v == pgkit.Lost {
+		if v, _ := pgkit.Classify(err); v == pgkit.Lost || v == pgkit.Denied {
 			return command.Unavailable(err)
 		}
 	}

@@ -65,7 +65,7 @@ var explanations = map[string]string{
 	"too_many_subscriptions":   "The socket follows as many topics as it may. Unsubscribe from one, or open another socket.",
 	"two_phase_unavailable":    "One of the databases takes no prepared transactions. Set its `max_prepared_transactions`, or use the mode `saga`.",
 	"unauthorized":             "The header `Authorization: Bearer …` is missing, or its key or token is invalid, expired or revoked.",
-	"unavailable":              "The database doesn't answer or refuses to commit. `/readyz` has the reason. Repeat under the same key.",
+	"unavailable":              "The database doesn't answer, refuses to commit, or denies the server's role what it needs. `/readyz` has the reason. Repeat under the same key.",
 	"unknown_seq":              "The number in `since` is greater than any that was given out: it comes from another history. Read the current state, and subscribe without `since`.",
 	"upgrade_required":         "This path takes WebSocket handshakes, version 13. `/v1/events` has the same events over plain HTTP.",
 	"webhook_required":         "Events are delivered to targets of the kind `webhook`. Make one, and name it.",

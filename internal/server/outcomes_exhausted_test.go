@@ -13,10 +13,10 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// exhausted are the SQLSTATEs with which PostgreSQL says that it has run out of something, ends, or can't use its disk.
+// exhausted are the SQLSTATEs with which PostgreSQL says that it has run out of something, ends, can't use its disk, or denies something to the role.
 func exhausted() []string {
 	return []string{
-		"53000", "53100", "53200", "53300", "53400", "57P01", "57P02", "57P03", "57P04", "57P05", "58000", "58030", "58P01", "58P02",
+		"53000", "53100", "53200", "53300", "53400", "57P01", "57P02", "57P03", "57P04", "57P05", "58000", "58030", "42501", "58P01", "58P02",
 	}
 }
 

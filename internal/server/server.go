@@ -28,6 +28,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/standby"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/multidraw"
 )
 
@@ -118,6 +119,7 @@ type Server struct {
 	hot      func(path string) bool
 	batched  []route // that POST /v1/commands takes requests of
 	batches  batchesOf
+	unready  wait.News       // what /readyz says
 	draining context.Context //nolint:containedctx // Ends when the server begins to shut down.
 	drain    context.CancelFunc
 }

@@ -49,13 +49,17 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	if s.draining.Err() != nil {
 		v.Reason = operator.UnreadyDraining
 	} else if err := s.Ready(r.Context()); err != nil {
-		s.Logger.WarnContext(r.Context(), "not ready", "error", err)
+		if s.unready.Is(err) {
+			s.Logger.WarnContext(r.Context(), "not ready", "error", err)
+		}
 		v.Reason = operator.UnreadyDatabase
 		if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
 			v.Reason = why.Reason
 		}
 	}
-	if v.Reason != "" {
+	if v.Reason == "" {
+		s.unready.Is(nil)
+	} else {
 		v.Status, status = "unavailable", http.StatusServiceUnavailable
 		s.metrics.unready.WithLabelValues(string(v.Reason)).Inc()
 	}

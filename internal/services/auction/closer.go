@@ -85,6 +85,7 @@ type tenure struct {
 	wake       chan struct{} // asks for a look at the open rounds
 	background sync.WaitGroup
 	origin     time.Time // of local time; monotonic
+	failures   wait.News // of looking the open rounds up
 
 	mu   sync.Mutex
 	zero time.Time // the database's time at the origin, as far as is known; zero before the first reading
@@ -117,8 +118,8 @@ func (t *tenure) read(ctx context.Context) {
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	found, now, err := t.Reader.Running(reading)
-	if err != nil {
-		if ctx.Err() == nil {
+	if news := t.failures.Is(err); err != nil {
+		if news && ctx.Err() == nil {
 			t.log.WarnContext(ctx, "open rounds not read", "error", err)
 		}
 		return

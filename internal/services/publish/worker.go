@@ -136,7 +136,10 @@ func (w *Worker) Run(ctx context.Context) {
 	defer cut(nil)
 	var attempts, helpers sync.WaitGroup
 	helpers.Go(func() { wait.Every(ctx, w.o.SweepEvery, nil, func() { w.sweep(ctx) }) })
-	helpers.Go(func() { wait.Every(ctx, automatorPoll, nil, func() { w.fireAll(ctx) }) })
+	helpers.Go(func() {
+		var failures wait.News
+		wait.Every(ctx, automatorPoll, nil, func() { w.fireAll(ctx, &failures) })
+	})
 
 	w.loop(ctx, func(work []*Work, since time.Time) {
 		for _, one := range work {
@@ -166,6 +169,7 @@ func (w *Worker) Run(ctx context.Context) {
 // loop claims again and again, until ctx ends.
 func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 	defer w.o.Observer.Overdue(0) // From here on others see it.
+	var failures wait.News
 	for ctx.Err() == nil {
 		w.plan(time.Time{}) // From here on it needn't be woken: it is about to look, or will find the signal.
 		free := w.free()
@@ -187,8 +191,8 @@ func (w *Worker) loop(ctx context.Context, start func([]*Work, time.Time)) {
 			if err == nil {
 				rest, err = w.nextLook(ctx, free)
 			}
-			if err != nil {
-				if ctx.Err() == nil {
+			if news := failures.Is(err); err != nil {
+				if news && ctx.Err() == nil {
 					w.o.Logger.WarnContext(ctx, "claim publications", "error", err)
 				}
 				rest = errorPause
