@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 	"github.com/fairlead-dev/fairlead/lock"
 )
@@ -95,6 +96,46 @@ func TestRequestsWithHooksShareTransactions(t *testing.T) {
 	}
 	if len(order) != many {
 		t.Errorf("%d were granted the lock", len(order))
+	}
+}
+
+// TestRequestThatFailsAlone: a request whose hook has PostgreSQL refuse a value fails, and none of those that are decided together with it.
+func TestRequestThatFailsAlone(t *testing.T) {
+	t.Parallel()
+	b := open(t, database(t), Options{})
+	holder, err := b.Acquire(t.Context(), lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Keys: []string{"k"}, Owner: "holder", TTL: time.Hour})
+	testwait.Must(t, err)
+	done, err := b.turnAlone(t.Context(), "k") // All the others wait for theirs.
+	testwait.Must(t, err)
+	const many = 10
+	results := make(chan error, many)
+	for n := range many {
+		look := `SELECT 1`
+		if n == 3 {
+			look = `SELECT 'one'::text::int`
+		}
+		known := func(_ context.Context, _ pgx.Tx, b *pgx.Batch) func() (bool, error) {
+			b.Queue(look)
+			return func() (bool, error) { return false, nil }
+		}
+		go func() {
+			r := lock.Request{ID: uuid.Must(uuid.NewV7()).String(), Keys: []string{"k"}, Owner: fmt.Sprint("owner ", n), TTL: time.Hour, Wait: lock.Forever}
+			g, err := b.AcquireWith(t.Context(), r, Hooks{Known: known})
+			if err == nil {
+				err = b.Release(t.Context(), g)
+			}
+			results <- err
+		}()
+	}
+	waitFor(t, "all are to be asked for", func() bool { return queued(b, "k") == many+1 })
+	done()
+	if err := <-results; pgkit.Code(err) != "22P02" {
+		t.Errorf("the one that can't be decided: %v", err)
+	}
+	waitFor(t, "the others are in line", func() bool { return len(waitersOn(t, b, "k")) == many-1 })
+	testwait.Must(t, b.Release(t.Context(), holder))
+	for range many - 1 {
+		testwait.Check(t, <-results)
 	}
 }
 

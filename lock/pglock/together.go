@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -225,11 +226,21 @@ func (b *Backend) inTransaction(ctx, limited context.Context, batch []*joining, 
 	}
 	err := do(ctx, run, batch)
 	for _, j := range batch {
-		if err != nil {
+		switch {
+		case err == nil:
+		case len(batch) > 1 && isOfOne(err):
+			j.end = undecided
+		default:
 			j.out, j.err, j.end = asked{}, err, decided
 		}
 		close(j.over)
 	}
+}
+
+// isOfOne reports whether PostgreSQL has refused a value, which is one request's: the others have not to do with it.
+func isOfOne(err error) bool {
+	code := pgkit.Code(err)
+	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23")
 }
 
 // decideIn decides requests in one transaction, and tells those that it has granted locks to.
