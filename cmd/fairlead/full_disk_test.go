@@ -9,8 +9,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
 )
 
-// TestFullDisk has a database refuse tables as one does whose disk is full. What is printed says that, and what can be done, without words about what this
-// program was trying.
+// TestFullDisk has a database refuse tables as one with a full disk does. The message says so and what to do, and nothing of what the program tried.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	const (

@@ -66,8 +66,8 @@ var errNotDecided = fmt.Errorf("%w, or the database is slow: it has not decided 
 type Hooks struct {
 	// Request names what is asked for to other processes that are asked the same; nil: nobody is.
 	Request []byte
-	// Known is called in the transaction that is about to decide. What it queues is run with the keys locked; then what it returned tells whether the
-	// request was answered before, or why it can't be decided. May be nil.
+	// Known queues statements in the transaction that decides, to run once the keys are locked. The function that it returns reads their results: it tells
+	// whether the request was answered before, or why it can't be decided. May be nil.
 	Known func(ctx context.Context, tx pgx.Tx, b *pgx.Batch) (answered func() (bool, error))
 	// Granted is called at the end of the transaction that commits the grant, and may commit it itself; an error undoes the grant.
 	// May be nil.

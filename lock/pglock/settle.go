@@ -154,17 +154,15 @@ func scanGrant(row pgx.Row) (g lock.Grant, err error) {
 
 // left is the outcome of leaving the line.
 type left struct {
-	settled
-
 	grant *lock.Grant // it had been granted, and was taken after all
 	cycle []string    // it had been made the victim of a deadlock
 }
 
 // leaveAll takes requests for the same keys out of the line. Those that were granted meanwhile are taken or ended.
-func (t *tables) leaveAll(ctx context.Context, tx pgx.Tx, batch []*joining) error {
+func (t *tables) leaveAll(ctx context.Context, tx pgx.Tx, batch []*joining) (settled, error) {
 	s, err := t.lookFor(ctx, tx, &pgx.Batch{}, batch[0].w.request.keys, batch, nil)
 	if err != nil {
-		return err
+		return settled{}, err
 	}
 	var b pgx.Batch
 	freed := false
@@ -183,7 +181,7 @@ func (t *tables) leaveAll(ctx context.Context, tx pgx.Tx, batch []*joining) erro
 				if j.left.grant, err = t.taken(ctx, tx, r, j.w.hooks); err == nil {
 					err = j.w.leaveTombstone(ctx, tx)
 				}
-				return err
+				return settled{}, err
 			}
 			b.Queue(t.st.DropGrant, r.id)
 			freed = true
@@ -197,10 +195,9 @@ func (t *tables) leaveAll(ctx context.Context, tx pgx.Tx, batch []*joining) erro
 		b.Queue(t.st.ReadLine, batch[0].w.request.keys).Query(func(rows pgx.Rows) error { s.line = nil; return s.scanLine(rows) })
 	}
 	if err := pgkit.Send(ctx, tx, &b); err != nil {
-		return err
+		return settled{}, err
 	}
-	batch[0].left.settled, err = t.pass(ctx, tx, s)
-	return err
+	return t.pass(ctx, tx, s)
 }
 
 // withdraw queues what takes a request out of the line.

@@ -272,13 +272,19 @@ func (b *Backend) decideIn(ctx context.Context, run Run, batch []*joining) error
 
 // leaveIn takes requests out of the line in one transaction.
 func (b *Backend) leaveIn(ctx context.Context, run Run, batch []*joining) error {
-	return Transact(ctx, run, "lock leave", func(ctx context.Context, tx pgx.Tx) error {
+	var s settled
+	err := Transact(ctx, run, "lock leave", func(ctx context.Context, tx pgx.Tx) (err error) {
 		start := time.Now()
 		for _, j := range batch {
 			j.start = start
 		}
-		return b.leaveAll(ctx, tx, batch)
+		s, err = b.leaveAll(ctx, tx, batch)
+		return err
 	})
+	if err == nil { // Those that leave may not have waited for it.
+		b.follow(context.WithoutCancel(ctx), s)
+	}
+	return err
 }
 
 // askByFunction decides simple requests: one that seems to be alone together with others that are, for other keys.

@@ -248,7 +248,6 @@ func (w *waiter) leave(ctx context.Context, take bool, reason error) (lock.Grant
 		b.leaveLater(w) //nolint:contextcheck // It goes on after the caller.
 		return lock.Grant{}, reason
 	}
-	b.follow(ctx, out.settled)
 	switch {
 	case out.grant != nil:
 		out.grant.Start = start
@@ -322,10 +321,7 @@ func (b *Backend) leaveLater(w *waiter) {
 				return
 			}
 			ctx, cancel := context.WithTimeout(b.base, cleanupTimeout)
-			out, _, err := w.leaveOnce(ctx, false)
-			if err == nil {
-				b.follow(ctx, out.settled)
-			}
+			_, _, err := w.leaveOnce(ctx, false)
 			cancel()
 			if err == nil {
 				return
