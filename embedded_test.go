@@ -3,6 +3,8 @@ package fairlead
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -120,4 +122,39 @@ func TestListenAndClose(t *testing.T) {
 		_ = conn.Close()
 		t.Error("a closed server takes connections")
 	}
+}
+
+// TestDrainDelay ends a server that is to go on serving for an hour first: /readyz says that it drains, it takes new connections and
+// carries out commands, and what closes it need not wait.
+func TestDrainDelay(t *testing.T) {
+	o := Options{DatabaseURL: pgtest.Server(t).URL(), Data: t.TempDir(), Listen: "127.0.0.1:0", AdminKey: strings.Repeat("k", 32), DrainDelay: time.Hour}
+	s, err := Open(t.Context(), o)
+	testwait.Must(t, err)
+	addr, err := s.Listen(t.Context())
+	testwait.Must(t, err)
+	serving, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(serving) }()
+
+	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	c, err := client.New("http://"+addr.String(), o.AdminKey, client.WithHTTPClient(direct))
+	testwait.Must(t, err)
+	if _, err := c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: "before", Currency: "EUR"}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	testwait.Eventually(t, testwait.Patience, "/readyz says that the server drains", func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr.String()+"/readyz", http.NoBody)
+		testwait.Must(t, err)
+		resp, err := direct.Do(req)
+		testwait.Must(t, err)
+		said, err := io.ReadAll(resp.Body)
+		testwait.Must(t, errors.Join(err, resp.Body.Close()))
+		return resp.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(said), `"draining"`)
+	})
+	if _, err := c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: "meanwhile", Currency: "EUR"}); err != nil {
+		t.Errorf("while the server waits for balancers: %v", err)
+	}
+	testwait.Must(t, s.Close(t.Context()))
+	testwait.Must(t, <-ended)
 }

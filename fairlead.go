@@ -42,6 +42,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/publish/deliver"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/internal/tracing"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
 	"github.com/fairlead-dev/fairlead/lock/lockprom"
 	"github.com/fairlead-dev/fairlead/multidraw"
@@ -297,7 +298,7 @@ func (s *Server) serve(ctx context.Context) error {
 	if _, err := s.Listen(ctx); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { s.stop(nil) })()
+	defer context.AfterFunc(ctx, s.leave)()
 	err := s.edge.Serve(s.working, s.listener, s.o.DrainTimeout) //nolint:contextcheck // It ends by stop, which ctx calls.
 	//nolint:contextcheck // As above.
 	if cause := context.Cause(s.working); cause != nil && !errors.Is(cause, context.Canceled) {
@@ -305,6 +306,13 @@ func (s *Server) serve(ctx context.Context) error {
 	}
 	s.logger.InfoContext(ctx, "drained")
 	return err
+}
+
+// leave says that the server drains, and stops it after a delay, or as soon as [Server.Close] does.
+func (s *Server) leave() {
+	s.edge.Leave()
+	wait.For(s.working, s.o.DrainDelay)
+	s.stop(nil)
 }
 
 // Close stops everything and returns what went wrong. It waits for [Server.Run] to drain. It does so under a cancelled

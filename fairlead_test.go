@@ -104,6 +104,7 @@ func TestOptions(t *testing.T) {
 		func(o *Options) { o.BeaconChain = chain }, // of one's own, without relays
 		func(o *Options) { o.BeaconRelays = []string{"nonsense"} },
 		func(o *Options) { o.BeaconLead = 1 << 60 },
+		func(o *Options) { o.DrainDelay = -time.Second },
 		func(o *Options) { o.JWTSecret = "short" },
 		func(o *Options) { o.AllowedOrigins = []string{"https://shop.example", "*"} },
 		func(o *Options) { o.DatabaseURL = "postgres://h/d?default_query_exec_mode=exec" },

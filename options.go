@@ -72,6 +72,9 @@ type Options struct {
 	StreamsPerPrincipal int
 	// NoPublicPages turns the public pages of campaigns and auctions off.
 	NoPublicPages bool
+	// DrainDelay is how long a shutdown goes on as if nothing were, but with /readyz saying "draining", so that balancers send
+	// requests elsewhere before the port closes; default 0.
+	DrainDelay time.Duration
 	// DrainTimeout is how long a shutdown waits for requests under way; default 30 s, None: not at all.
 	DrainTimeout time.Duration
 
@@ -239,6 +242,7 @@ func (o *Options) check() error {
 		{"EventRetention", o.EventRetention, minRetention, 0},
 		{"DrawStuckAfter", o.DrawStuckAfter, 0, 0},
 		{"LeaderTTL", o.LeaderTTL, lock.MinTTL, maxLeaderTTL},
+		{"DrainDelay", o.DrainDelay, 0, 0},
 		{"BeaconLead", o.BeaconLead, 0, maxBeaconLead},
 		{"CloseBooksEvery", o.CloseBooksEvery, minCloseBooks, 0},
 		{"RecountEvery", o.RecountEvery, minCloseBooks, 0},

@@ -88,6 +88,7 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	f.StringArrayVar(&o.Witnesses, "witness", nil, "VKEY=URL of a witness that is asked to cosign the public log's checkpoints; may be given several times")
 	number(&o.WitnessQuorum, "witness-quorum", "how many witnesses must have cosigned a checkpoint of the public log before it is published")
 	f.StringArrayVar(&o.ledgers, "ledger", nil, "NAME=URL of a further ledger, for transfers between ledgers: its PostgreSQL, or another server as https://:KEY@HOST; may be given several times")
+	period(&o.DrainDelay, "drain-delay", "how long a shutdown goes on serving while /readyz says draining, so that balancers send requests elsewhere before the port closes; 0s: not at all")
 	period(&o.DrainTimeout, "drain-timeout", "how long a shutdown waits for requests under way")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -120,6 +120,7 @@ type Server struct {
 	batched  []route // that POST /v1/commands takes requests of
 	batches  batchesOf
 	unready  wait.News       // what /readyz says
+	leaving  atomic.Bool     // /readyz says so, and all else goes on
 	draining context.Context //nolint:containedctx // Ends when the server begins to shut down.
 	drain    context.CancelFunc
 }
@@ -180,6 +181,9 @@ func (s *Server) Close(ctx context.Context) error {
 	s.archive.close()
 	return err
 }
+
+// Leave makes /readyz say that the server drains. It goes on serving.
+func (s *Server) Leave() { s.leaving.Store(true) }
 
 // Serve answers requests on l until ctx ends; then it turns unready, takes no new connections, and waits up to grace
 // for the requests under way. It answers those that are still under way then with what is known of

@@ -46,7 +46,7 @@ func (s *Server) systemRoutes() []route {
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	v := healthView{Status: "ok", Version: s.Version}
 	status := http.StatusOK
-	if s.draining.Err() != nil {
+	if s.leaving.Load() || s.draining.Err() != nil {
 		v.Reason = operator.UnreadyDraining
 	} else if err := s.Ready(r.Context()); err != nil {
 		if s.unready.Is(err) {
