@@ -29,12 +29,13 @@ type BatchTurn struct {
 
 const (
 	snapshotPurchases    = "purchases"    // of a few campaigns
+	snapshotLocks        = "locks"        // over HTTP, that nobody else wants
 	snapshotPublications = "publications" // that are overdue, to a few targets
 )
 
 // snapshotKinds are what is measured beside a long snapshot.
 func snapshotKinds() []string {
-	return []string{batchBids, batchTransfers, snapshotPurchases, snapshotPublications}
+	return []string{batchBids, batchTransfers, snapshotPurchases, snapshotLocks, snapshotPublications}
 }
 
 // SnapshotTurn is one measured stretch with or without a reader in a long transaction.

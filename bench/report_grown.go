@@ -28,7 +28,7 @@ const (
 	grownTransfers = "transfers"
 )
 
-func grownLoads() []string { return []string{grownRaises, grownPurchases, grownTransfers} }
+func grownLoads() []string { return []string{grownRaises, grownTransfers, grownPurchases} }
 
 // Grown is all that was measured of an empty database and of one with a long history.
 type Grown struct {

@@ -11,7 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// snapshots runs bids, transfers, purchases and publications, each without a reader and then beside one that holds a snapshot. It measures once the load has
+// snapshotKeys are locked in turn: few, so that each has many versions of its row, and more than there are connections.
+const snapshotKeys = 1_000
+
+// snapshots runs bids, transfers, purchases, locks and publications, each without a reader and then beside one that holds a snapshot. It measures once the load has
 // run for --snapshot-after.
 func (h *house) snapshots(ctx context.Context, o *options, results *Results) error {
 	kinds, err := regexp.Compile(o.snapshotKinds)
@@ -70,6 +73,8 @@ func (s *side) snapshotTurn(ctx context.Context, o *options, what string, reader
 			return nil, err
 		}
 		check = wantCreated
+	case snapshotLocks:
+		next, check = s.locks(snapshotKeys)
 	}
 	timed := *o
 	timed.warmup = o.snapshotAfter

@@ -150,10 +150,17 @@ func (s *side) closedTurn(o *options, connections int, next func() []byte, check
 		}
 		note(&before)
 	}
-	phases.End = func() { note(&after) }
+	ended := false
+	phases.End = func() {
+		ended = true
+		note(&after)
+	}
 	r, err := engine.Closed(phases, next, check)
 	if err == nil {
 		err = usageErr
+	}
+	if err == nil && !ended {
+		err = fmt.Errorf("nothing was left to ask for before the %s of warm-up and %s of measuring were over", o.warmup, o.measure)
 	}
 	return r, after.since(before), err
 }
