@@ -21,9 +21,12 @@ const (
 	recountBlocks = 8192
 	recountLeast  = 64
 	recountRest   = 19
-	// A closing takes a tenth of one processor, and a quarter when it takes longer than the time between two.
-	closeRest  = 9
-	closeLeast = 3
+	// A closing takes a tenth of one processor at first, or half of it where a busy ledger had it begin before its time: it has as much to do
+	// whenever it does it, and checks take longer until then. The longer it takes, the more, and after closeWithin it no longer rests: else
+	// it might never catch up.
+	closeRest     = 9
+	closeRestBusy = 1
+	closeWithin   = time.Minute
 	// The next closing begins sooner than asked for when the entries have grown by closeGrowth, some 230,000, which bookkeepers look for every
 	// growthLook. A check counts them in one or two seconds.
 	closeGrowth = 32 << 20
@@ -81,12 +84,13 @@ func (b *bookkeeper) state(work telemetry.BooksWork) (s telemetry.BooksState) {
 
 // closeAll closes the books again and again.
 func (b *bookkeeper) closeAll(ctx context.Context) {
+	pace := postgres.Pace{Rest: closeRest, Within: closeWithin}
 	for {
 		began := time.Now()
 		var closing *postgres.Closing
 		before, err := b.look(ctx)
 		if err == nil {
-			closing, err = b.ledger.CloseAccounts(ctx, postgres.Pace{Rest: closeRest, Least: closeLeast, Within: b.every[telemetry.BooksClose]})
+			closing, err = b.ledger.CloseAccounts(ctx, pace)
 		}
 		took := time.Since(began)
 		switch {
@@ -101,8 +105,13 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 			}
 			b.logger.DebugContext(ctx, "the books are closed for the integrity check", "accounts", closing.Closed, "took", took)
 		}
+		pace.Rest = closeRest
 		if !b.untilDue(ctx, max(b.every[telemetry.BooksClose]-took, minCloseBooks), func(now postgres.Books) bool {
-			return err == nil && sooner(closing != nil, before, now)
+			if err != nil || !sooner(closing != nil, before, now) {
+				return false
+			}
+			pace.Rest = closeRestBusy
+			return true
 		}) {
 			return
 		}

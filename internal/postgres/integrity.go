@@ -168,7 +168,7 @@ const (
 		AND CASE WHEN e.amount < 0 THEN (t.source, t.amount) = (e.account, -e.amount) ELSE (t.destination, t.amount) = (e.account, e.amount) END) IS NOT TRUE`
 	// newEntries counts the entries of an account x since its closing, from an id on, so that old partitions are not looked at. Its entries of before
 	// are not looked at either. Transfers are looked up one by one, whatever the planner may believe of a new table.
-	newEntries = `(SELECT coalesce(sum(e.amount), 0) AS total, count(*) FILTER (WHERE e.currency <> x.currency) AS others,
+	newEntries = `(SELECT count(*) AS entries, coalesce(sum(e.amount), 0) AS total, count(*) FILTER (WHERE e.currency <> x.currency) AS others,
 			array_agg(DISTINCT e.transfer) FILTER (WHERE ` + strangeEntry + `) AS strange
 		FROM entries AS e LEFT JOIN transfers AS t ON t.id = ANY (ARRAY[e.transfer]) WHERE e.account = x.id AND e.version > coalesce(x.since, -1) AND e.id >= $3)`
 	// changedSince are the rows of accounts a that a transaction from a horizon on has written, whoever it was: all others were closed as they are.

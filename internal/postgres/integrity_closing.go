@@ -10,26 +10,22 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 const (
 	closeAtFirst = 32 // accounts that the first statement of a closing closes
 	closeAtLeast = 16
 	closeAtMost  = 2048
-	// closeFor is the time that a statement should take, within a factor of two. A statement keeps its snapshot for that time, and takes a
-	// processor away from commands.
-	closeFor = 10 * time.Millisecond
+	// closeWork is what a statement should do, about 10 ms of a processor: it keeps its snapshot for as long, and commands wait for the
+	// processor. An account is one, an entry with its transfer two. It is no time, because most of a small part's time is a wait for its
+	// commit, on a busy machine the more, so that parts would get smaller the less they do.
+	closeWork = 1024
 )
 
-// closeNext returns how many accounts the next statement closes, after one that closed n accounts in that time.
-func closeNext(n int64, took time.Duration) int64 {
-	switch {
-	case took > 2*closeFor:
-		return max(n/2, closeAtLeast)
-	case took < closeFor/2:
-		return min(2*n, closeAtMost)
-	}
-	return n
+// closeNext returns how many accounts the next statement looks at, after one that has looked at n of up to limit accounts and counted so many entries.
+func closeNext(limit, n, entries int64) int64 {
+	return min(max(limit*closeWork/max(n+2*entries, 1), closeAtLeast), 2*limit, closeAtMost)
 }
 
 // walkFrom is how many dead versions there are for each account when a closing begins to go past them, by [walkAccounts].
@@ -62,7 +58,7 @@ const (
 		WHERE c.account IS NULL OR c.version <> p.version OR c.available <> p.available OR c.held <> p.held),
 	counted AS MATERIALIZED (
 		SELECT x.id, x.version, x.available, x.held, x.since IS NULL OR x.since < x.version AS newer,
-			x.before + n.total = x.available::numeric + x.held AND n.others = 0 AS adds, n.strange IS NULL AS known
+			x.before + n.total = x.available::numeric + x.held AND n.others = 0 AS adds, n.strange IS NULL AS known, n.entries
 		FROM changed AS x CROSS JOIN LATERAL ` + newEntries + ` AS n),
 	closed AS (
 		INSERT INTO closed_accounts AS c (account, version, available, held)
@@ -70,7 +66,10 @@ const (
 		ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held
 			WHERE c.version < excluded.version RETURNING 1)
 	SELECT (SELECT count(*) FROM looked), coalesce((SELECT min(id) FROM looked), ''), (SELECT count(*) FROM closed),
-		(SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM counted WHERE known AND NOT (newer AND adds)), (SELECT count(*) FROM counted WHERE NOT known)`
+		(SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM counted WHERE known AND NOT (newer AND adds)), (SELECT count(*) FROM counted WHERE NOT known), (SELECT coalesce(sum(entries), 0)::bigint FROM counted)`
+	// planOnce has a session make one plan of closeAccounts. Else it makes one for each part, which takes as long as 500 accounts when the
+	// history has a year of partitions.
+	planOnce = `SET LOCAL plan_cache_mode = force_generic_plan`
 	// closeAnew closes accounts by all of their entries, where these agree with their balances. A closing that was wrong ends here.
 	closeAnew = `
 	INSERT INTO closed_accounts (account, version, available, held)
@@ -90,19 +89,19 @@ const (
 )
 
 // Pace says how much of a processor a closing takes: after each part it rests for Rest times as long as the part took. The longer it takes,
-// the less it rests, and after Within only Least times as long, so that it keeps up with what is new.
+// the less it rests, and after Within not at all: what is new meanwhile is work of the next closing and of every check until then, and
+// would grow without a bound.
 type Pace struct {
-	Rest, Least int
-	Within      time.Duration // 0: it always rests for Rest times as long
+	Rest   int
+	Within time.Duration // 0: it always rests for Rest times as long
 }
 
-// after returns how many times as long as a part takes a closing rests that has taken so long.
-func (p Pace) after(took time.Duration) int {
+// after returns for how many times the duration of a part a closing rests that has taken so long.
+func (p Pace) after(took time.Duration) float64 {
 	if p.Within == 0 {
-		return p.Rest
+		return float64(p.Rest)
 	}
-	left := max(p.Within-took, 0)
-	return p.Least + int(time.Duration(p.Rest-p.Least)*left/p.Within)
+	return float64(p.Rest) * float64(max(p.Within-took, 0)) / float64(p.Within)
 }
 
 // Closing says what a closing of the books has done.
@@ -127,9 +126,7 @@ func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error)
 	start := time.Now()
 	for last, limit, more := closeFrom, int64(closeAtFirst), true; more; {
 		if err := thenPause(ctx, pace.after(time.Since(start)), func() (err error) {
-			part := time.Now()
-			last, more, err = l.closeSome(ctx, &c, accounts, last, base, limit)
-			limit = closeNext(limit, time.Since(part))
+			last, more, limit, err = l.closeSome(ctx, &c, accounts, last, base, limit)
 			return err
 		}); err != nil {
 			return nil, err
@@ -148,14 +145,19 @@ func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error)
 	return &c, nil
 }
 
-// closeSome closes the next changed accounts by a statement. It returns the last of them, and whether there may be more.
-func (l *Ledger) closeSome(ctx context.Context, c *Closing, accounts, before string, base *closedBooks, limit int64) (last string, more bool, err error) {
-	var n, closed, strange int64
+// closeSome closes up to limit of the next changed accounts by a statement. It returns the last of them, whether there may be more, and the limit of the next.
+func (l *Ledger) closeSome(ctx context.Context, c *Closing, accounts, before string, base *closedBooks, limit int64) (last string, more bool, next int64, err error) {
+	var n, closed, strange, entries int64
 	var suspects []string
 	if err := l.write(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, accounts, before, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange)
+		if l.db.engine.Has(pgkit.RowVersions) {
+			if _, err := tx.Exec(ctx, planOnce); err != nil {
+				return err
+			}
+		}
+		return tx.QueryRow(ctx, accounts, before, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange, &entries)
 	}); err != nil {
-		return "", false, fmt.Errorf("postgres: close accounts: %w", err)
+		return "", false, 0, fmt.Errorf("postgres: close accounts: %w", err)
 	}
 	crashpoint.Hit(crashpoint.BooksClosed)
 	c.Closed += closed
@@ -167,12 +169,12 @@ func (l *Ledger) closeSome(ctx context.Context, c *Closing, accounts, before str
 			anew = tag.RowsAffected()
 			return err
 		}); err != nil {
-			return "", false, fmt.Errorf("postgres: close accounts anew: %w", err)
+			return "", false, 0, fmt.Errorf("postgres: close accounts anew: %w", err)
 		}
 		c.Closed += anew
 		c.Bad += int64(len(suspects)) - anew
 	}
-	return last, n == limit, nil
+	return last, n == limit, closeNext(limit, n, entries), nil
 }
 
 // beginClosing returns the last closing, the time, and the horizon of a closing that begins now, and the statement that closes accounts.

@@ -58,6 +58,33 @@ func TestClosingsRest(t *testing.T) {
 	}
 }
 
+// TestClosingsPlanOnce closes accounts in several parts, whose statement is planned for all of them at once: with a year of partitions a plan takes as
+// long as 500 accounts.
+func TestClosingsPlanOnce(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.RowVersions)
+	db := open(t, Options{URL: database(t)})
+	books := large(db)
+	fund(t, newLedgerService(t, db), 1000, "ann")
+	recounted(t, books, true)
+	exec(t, db, `INSERT INTO accounts SELECT 'new-' || i, 'EUR', 0, 0, 0, now() FROM generate_series(1, $1::integer) AS i`, 40*closeAtFirst)
+	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Closed != 40*closeAtFirst {
+		t.Fatalf("%+v, %v", closing, err)
+	}
+	var each, once int
+	for _, conn := range db.pool.AcquireAllIdle(t.Context()) {
+		var custom, generic int
+		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements WHERE statement = $1`,
+			closeAccounts).Scan(&custom, &generic)
+		conn.Release()
+		testwait.Check(t, err)
+		each, once = each+custom, once+generic
+	}
+	if each != 0 || once < 5 {
+		t.Errorf("%d parts were planned each, %d by a plan for all", each, once)
+	}
+}
+
 // walks is a ledger whose closings go past dead versions, however few there are.
 func walks(l *Ledger) *Ledger {
 	l.walkFrom = 0
@@ -195,40 +222,43 @@ func TestLateEntriesAreFound(t *testing.T) {
 func TestClosingsTakeParts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		n    int64
-		took time.Duration
-		next int64
+		why                     string
+		limit, n, entries, next int64
 	}{
-		{128, closeFor, 128},
-		{128, 3 * closeFor, 64},
-		{128, closeFor / 4, 256},
-		{closeAtLeast, time.Minute, closeAtLeast},
-		{closeAtMost, 0, closeAtMost},
+		{"as much as a part should do", 512, 512, 256, 512},
+		{"hot accounts", 512, 512, 19_000, closeAtLeast},
+		{"an account with very many entries", closeAtFirst, 1, 1 << 20, closeAtLeast},
+		{"four times as much", 512, 512, 1792, 128},
+		{"little", 128, 128, 64, 256},
+		{"the last part", 512, 3, 0, 1024},
+		{"nothing has changed", closeAtMost, 0, 0, closeAtMost},
+		{"the least", closeAtLeast, closeAtLeast, 1 << 40, closeAtLeast},
+		{"from the least up", closeAtLeast, closeAtLeast, closeAtLeast, 2 * closeAtLeast},
 	} {
-		if next := closeNext(c.n, c.took); next != c.next {
-			t.Errorf("after %d in %v: %d, want %d", c.n, c.took, next, c.next)
+		if next := closeNext(c.limit, c.n, c.entries); next != c.next {
+			t.Errorf("%s, %d accounts of %d with %d entries: %d, want %d", c.why, c.n, c.limit, c.entries, next, c.next)
 		}
 	}
 }
 
 func TestClosingsKeepUp(t *testing.T) {
 	t.Parallel()
-	minute := Pace{Rest: 9, Least: 3, Within: time.Minute}
+	minute := Pace{Rest: 9, Within: time.Minute}
 	for _, c := range []struct {
 		pace Pace
 		took time.Duration
-		want int
+		want float64
 	}{
 		{Pace{}, time.Hour, 0},
 		{Pace{Rest: 7}, time.Hour, 7},
 		{minute, 0, 9},
-		{minute, 30 * time.Second, 6},
-		{minute, time.Minute - 1, 3},
-		{minute, time.Minute, 3},
-		{minute, time.Hour, 3},
+		{minute, 20 * time.Second, 6},
+		{minute, 55 * time.Second, 0.75},
+		{minute, time.Minute, 0},
+		{minute, time.Hour, 0},
 	} {
 		if n := c.pace.after(c.took); n != c.want {
-			t.Errorf("%+v after %v: %d, want %d", c.pace, c.took, n, c.want)
+			t.Errorf("%+v after %v: %g, want %g", c.pace, c.took, n, c.want)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 		if o.Progress != nil {
 			o.Progress(r.progress())
 		}
-		err = thenPause(ctx, o.Rest, func() error {
+		err = thenPause(ctx, float64(o.Rest), func() error {
 			switch err = l.countPart(ctx, r, o); {
 			case err == nil:
 				crashpoint.Hit(crashpoint.BooksCounted)
@@ -161,10 +161,10 @@ func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 }
 
 // thenPause does one part of the work and pauses for times its duration, even after an error.
-func thenPause(ctx context.Context, times int, work func() error) error {
+func thenPause(ctx context.Context, times float64, work func() error) error {
 	began := time.Now()
 	err := work()
-	if pause := time.Duration(times) * time.Since(began); pause > 0 && !wait.For(ctx, pause) {
+	if pause := time.Duration(times * float64(time.Since(began))); pause > 0 && !wait.For(ctx, pause) {
 		return ctx.Err()
 	}
 	return err
