@@ -124,27 +124,33 @@ func TestListenAndClose(t *testing.T) {
 	}
 }
 
-// TestDrainDelay ends a server that is to go on serving for an hour first: /readyz says that it drains, it takes new connections and
-// carries out commands, and what closes it need not wait.
-func TestDrainDelay(t *testing.T) {
-	o := Options{DatabaseURL: pgtest.Server(t).URL(), Data: t.TempDir(), Listen: "127.0.0.1:0", AdminKey: strings.Repeat("k", 32), DrainDelay: time.Hour}
+// running opens a server and runs it, until stop; ended is what Run returns.
+func running(t *testing.T, o Options) (s *Server, url string, stop context.CancelFunc, ended <-chan error) {
+	t.Helper()
 	s, err := Open(t.Context(), o)
 	testwait.Must(t, err)
 	addr, err := s.Listen(t.Context())
 	testwait.Must(t, err)
 	serving, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(serving) }()
+	over := make(chan error, 1)
+	go func() { over <- s.Run(serving) }()
+	return s, "http://" + addr.String(), stop, over
+}
 
+// TestDrainDelay ends a server that is to go on serving for an hour first: /readyz says that it drains, it takes new connections and
+// carries out commands, and what closes it need not wait.
+func TestDrainDelay(t *testing.T) {
+	o := Options{DatabaseURL: pgtest.Server(t).URL(), Data: t.TempDir(), Listen: "127.0.0.1:0", AdminKey: strings.Repeat("k", 32), DrainDelay: time.Hour}
+	s, url, stop, ended := running(t, o)
 	direct := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	c, err := client.New("http://"+addr.String(), o.AdminKey, client.WithHTTPClient(direct))
+	c, err := client.New(url, o.AdminKey, client.WithHTTPClient(direct))
 	testwait.Must(t, err)
 	if _, err := c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: "before", Currency: "EUR"}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	testwait.Eventually(t, testwait.Patience, "/readyz says that the server drains", func() bool {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr.String()+"/readyz", http.NoBody)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/readyz", http.NoBody)
 		testwait.Must(t, err)
 		resp, err := direct.Do(req)
 		testwait.Must(t, err)

@@ -3,7 +3,6 @@
 package fairlead
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -21,14 +20,8 @@ import (
 func TestFrozenDatabase(t *testing.T) {
 	t.Parallel()
 	o := Options{Data: t.TempDir(), Listen: "127.0.0.1:0", AdminKey: strings.Repeat("k", 32), DrainTimeout: time.Second, UnavailableAfter: time.Minute}
-	s, err := Open(t.Context(), o)
-	testwait.Must(t, err)
-	addr, err := s.Listen(t.Context())
-	testwait.Must(t, err)
-	serving, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(serving) }()
-	c, err := client.New("http://"+addr.String(), o.AdminKey, client.WithRetry(client.Retry{Attempts: 1}))
+	_, url, stop, ended := running(t, o)
+	c, err := client.New(url, o.AdminKey, client.WithRetry(client.Retry{Attempts: 1}))
 	testwait.Must(t, err)
 	open := func(c *client.Client, id string) error {
 		_, err := c.CreateAccount(t.Context(), client.CreateAccountRequest{ID: id, Currency: "EUR"}, client.Key(id))
@@ -49,7 +42,7 @@ func TestFrozenDatabase(t *testing.T) {
 	go func() { waits <- open(c, "waits") }()
 	// By when it says so, it has read what was sent before.
 	testwait.Eventually(t, testwait.Patience, "the server is not ready", func() bool {
-		resp, err := http.Get("http://" + addr.String() + "/readyz")
+		resp, err := http.Get(url + "/readyz")
 		if err != nil {
 			return false
 		}

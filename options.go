@@ -72,8 +72,8 @@ type Options struct {
 	StreamsPerPrincipal int
 	// NoPublicPages turns the public pages of campaigns and auctions off.
 	NoPublicPages bool
-	// DrainDelay is how long a shutdown goes on as if nothing were, but with /readyz saying "draining", so that balancers send
-	// requests elsewhere before the port closes; default 0.
+	// DrainDelay is how long a shutdown goes on serving while /readyz says "draining", so that balancers send requests elsewhere
+	// before the port closes; default 0.
 	DrainDelay time.Duration
 	// DrainTimeout is how long a shutdown waits for requests under way; default 30 s, None: not at all.
 	DrainTimeout time.Duration
