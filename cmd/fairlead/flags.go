@@ -41,7 +41,7 @@ These have no flag, so that no secret stands in a list of processes:
 | ` + "`" + mcpTokenVariable + "`" + ` | the bearer token that ` + "`mcp --http`" + ` wants of agents, 32 or more visible ASCII characters; needed beyond loopback addresses |
 | ` + "`" + localpg.BinVariable + "`" + ` | the directory of PostgreSQL's programs, for a private PostgreSQL, where they are not found by themselves |
 
-The server sets Go's own ` + "`GOGC`" + ` unless you do, and [traces](operations/traces.md) take the variables of OpenTelemetry, such as ` + "`OTEL_TRACES_SAMPLER`" + `.
+The server sets Go's own ` + "`GOGC`" + ` and ` + "`GOMEMLIMIT`" + ` unless you do: to 400, and to nine tenths of its control group's limit of memory, where it has one. [Traces](operations/traces.md) take the variables of OpenTelemetry, such as ` + "`OTEL_TRACES_SAMPLER`" + `.
 `
 
 // documentFlags writes each verb with its flags.

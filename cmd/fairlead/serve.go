@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -163,10 +165,21 @@ func flagOf(option string) string {
 	return "--" + strings.ToLower(words)
 }
 
-// collectLess sets the garbage collector's target unless the environment does.
+// collectLess sets the garbage collector's target and limit unless the environment does.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		limitMemory(memlimit.FromCgroup)
+	}
+}
+
+// limitMemory has the garbage collector run more often when nine tenths of the memory are used that this process is allowed. Where there is no limit,
+// or nobody can tell, it changes nothing.
+func limitMemory(allowed memlimit.Provider) {
+	if bytes, err := allowed(); err == nil && bytes <= math.MaxInt64 {
+		debug.SetMemoryLimit(int64(bytes / 10 * 9)) //nolint:gosec // It is less than that.
 	}
 }
 

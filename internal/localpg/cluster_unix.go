@@ -17,9 +17,6 @@ import (
 const tunables = `
 # ---- Fairlead's settings for a private server; yours to tune. ----
 max_connections = 100
-# Memory is taken as pages are used. With less, sessions write pages of the
-# keys' index themselves before they can read others.
-shared_buffers = 256MB
 # For two-phase commit between ledgers.
 max_prepared_transactions = 64
 # Recovery after a crash replays at most about this much, 1 GB in some 7 s. With
@@ -46,6 +43,13 @@ log_checkpoints = off
 log_line_prefix = '%m [%p] '
 log_timezone = 'UTC'
 timezone = 'UTC'
+`
+
+// buffers are the last lines of tunables.
+const buffers = `# An eighth of the memory that there was when this was made, from 128 MB to 2 GB.
+# It is taken as pages are used. With less, sessions write pages of the keys'
+# index themselves before they can read others.
+shared_buffers = %dMB
 `
 
 // accessRules admit everybody who can reach the socket, which is in a directory of mode 0700, and nobody over a network.
@@ -111,7 +115,7 @@ func initCluster(ctx context.Context, l layout, bins binaries, id identity, dura
 		}
 		return fmt.Errorf("initdb, run as %s: %w: %s", id, err, lastLines(out.Bytes(), 6))
 	}
-	if err := writeFile(filepath.Join(l.fresh(), "postgresql.conf"), os.O_APPEND, tunables, durable); err != nil {
+	if err := writeFile(filepath.Join(l.fresh(), "postgresql.conf"), os.O_APPEND, tunables+fmt.Sprintf(buffers, sharedBuffers(memory)), durable); err != nil {
 		return err
 	}
 	if err := writeFile(filepath.Join(l.fresh(), "pg_hba.conf"), os.O_TRUNC, accessRules, durable); err != nil {

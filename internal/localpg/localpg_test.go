@@ -30,6 +30,9 @@ func TestColdStartStopAndWarmRestart(t *testing.T) {
 	} {
 		mustHold(t, i.URL(), setting, want)
 	}
+	if mb, err := queryInt(t.Context(), i.URL(), "SELECT setting::int / 128 FROM pg_settings WHERE name = 'shared_buffers'"); err != nil || mb != int(sharedBuffers(memory)) {
+		t.Errorf("shared_buffers are %d MB, %v", mb, err)
+	}
 	if st, err := os.Stat(i.socketDir); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("socket directory: mode %v, %v; want 0700", st.Mode(), err)
 	}

@@ -10,48 +10,38 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/crashpoint"
-	"github.com/fairlead-dev/fairlead/internal/pgkit"
 )
 
 const (
-	closeAtFirst = 32 // accounts that the first statement of a closing closes
-	closeAtLeast = 16
+	// A part of a closing is some blocks of the accounts, of 8 kB.
+	closeAtFirst = 2
+	closeAtLeast = 1
 	closeAtMost  = 2048
-	// closeWork is what a statement should do, about 10 ms of a processor: it keeps its snapshot for as long, and commands wait for the
-	// processor. An account is one, an entry with its transfer two. It is no time, because most of a small part's time is a wait for its
+	// closeWork is what a part should do, about 10 ms of a processor: its statement keeps its snapshot for as long, and commands wait for the
+	// processor. A changed account is one, an entry with its transfer two. It is no time, because most of a small part's time is a wait for its
 	// commit, on a busy machine the more, so that parts would get smaller the less they do.
 	closeWork = 1024
+	// closeByIDs is how many accounts are a block where accounts are closed by their ids.
+	closeByIDs = 16
 )
 
-// closeNext returns how many accounts the next statement looks at, after one that has looked at n of up to limit accounts and counted so many entries.
+// closeNext returns how many blocks the next part has, after one that had up to limit and looked at n accounts with so many new entries.
 func closeNext(limit, n, entries int64) int64 {
 	return min(max(limit*closeWork/max(n+2*entries, 1), closeAtLeast), 2*limit, closeAtMost)
 }
-
-// walkFrom is how many dead versions there are for each account when a closing begins to go past them, by [walkAccounts].
-const walkFrom = 8
 
 // closeFrom is above all ids, also those that somebody has made by hand.
 const closeFrom = "\U0010FFFF"
 
 const (
-	// closeAccounts counts what is new of some changed accounts, from the last id to the first, and closes those that agree. A closing that another process has
+	// closeAccounts counts what is new of the changed accounts in some blocks, and closes those that agree. A closing that another process has
 	// made in the meantime, of a later version, stays. It returns those that do not follow from their closing, and how many have an entry that is
 	// not what its transfer says, which are not closed either.
-	closeAccounts  = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + changedSince + closePart
-	partOfAccounts = ` a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
-	closePart      = ` AND a.id < $1 ORDER BY a.id DESC LIMIT $4),
-	looked AS MATERIALIZED (SELECT id FROM part),` + closeChanged
-	// walkAccounts is closeAccounts where there are many dead versions: from each account it goes to the highest chapter of the one before, past the dead
-	// versions of all earlier chapters. Without them it is the slower one. Its limit counts the accounts that it passes over, too.
-	walkAccounts = `WITH RECURSIVE looked AS (
-		(SELECT ` + walked + `, 1::bigint AS n FROM accounts WHERE id < $1` + walkOn + `)
-		UNION ALL
-		SELECT a.*, w.n + 1 FROM looked AS w CROSS JOIN LATERAL (SELECT ` + walked + ` FROM accounts WHERE id < w.id` + walkOn + `) AS a WHERE w.n < $4),
-	part AS MATERIALIZED (SELECT a.id, a.currency, a.version, a.available, a.held FROM looked AS a WHERE ` + changedSince + `),` + closeChanged
-	walked       = `id, currency, version, available, held, xmin`
-	walkOn       = ` ORDER BY id DESC, chapter DESC LIMIT 1`
-	closeChanged = `
+	closeAccounts = `WITH part AS MATERIALIZED (` + partOfAccounts + changedSince + ` AND a.ctid >= $1::text::tid AND a.ctid < $4::text::tid),` + closeChanged
+	// closeAccountsPlainly does so from the last id to the first, where rows tell neither their places nor who has changed them.
+	closeAccountsPlainly = `WITH part AS MATERIALIZED (` + partOfAccounts + anyAccount + ` AND a.id < $1 ORDER BY a.id DESC LIMIT $4),` + closeChanged
+	partOfAccounts       = `SELECT a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
+	closeChanged         = `
 	changed AS MATERIALIZED (
 		SELECT p.id, p.currency, p.version, p.available, p.held, c.version AS since, coalesce(c.available::numeric + c.held, 0) AS before
 		FROM part AS p LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[p.id])
@@ -65,7 +55,7 @@ const (
 		SELECT id, version, available, held FROM counted WHERE newer AND adds AND known ORDER BY id
 		ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held
 			WHERE c.version < excluded.version RETURNING 1)
-	SELECT (SELECT count(*) FROM looked), coalesce((SELECT min(id) FROM looked), ''), (SELECT count(*) FROM closed),
+	SELECT (SELECT count(*) FROM part), coalesce((SELECT min(id) FROM part), ''), (SELECT count(*) FROM closed),
 		(SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM counted WHERE known AND NOT (newer AND adds)), (SELECT count(*) FROM counted WHERE NOT known), (SELECT coalesce(sum(entries), 0)::bigint FROM counted)`
 	// planOnce has a session make one plan of closeAccounts. Else it makes one for each part, which takes as long as 500 accounts when the
 	// history has a year of partitions.
@@ -79,13 +69,14 @@ const (
 	WHERE e.total = a.available::numeric + a.held AND e.others = 0
 	ON CONFLICT (account) DO UPDATE SET version = excluded.version, available = excluded.available, held = excluded.held`
 	// moveClosing writes what a closing has found, where no other one has come as far.
-	moveClosing = `UPDATE ledger_closing SET` + moveSums + `horizon = $4::bigint, cluster = ` + thisCluster + moveOn
+	moveClosing = `UPDATE ledger_closing SET` + moveSums + `horizon = $4::bigint, cluster = ` + thisCluster + moveOn + ` AND pg_relation_filenode('accounts') = $5::bigint`
 	moveSums    = ` at = $1, settled = $2, sums = $3, `
 	moveOn      = ` WHERE at < $1 AND settled <= $2`
 	// beginClosing reads the time, and the first transaction that may not have ended yet: what it and later ones write, nested ones
-	// included, is looked at by the next closing. The third column is whether there are so many dead versions for each account.
-	beginClosing = `SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-		pg_stat_get_dead_tuples('accounts'::regclass) >= $1 * greatest(pg_stat_get_live_tuples('accounts'::regclass), 1)`
+	// included, is looked at by the next closing, wherever in the table it is. Behind the horizon come the table's file, in which rows stay where they are
+	// unless they change, and how many blocks it has: rows of earlier transactions are in these.
+	beginClosing = `SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_relation_filenode('accounts')::bigint,
+		pg_relation_size('accounts') / current_setting('block_size')::bigint`
 )
 
 // Pace says how much of a processor a closing takes: after each part it rests for Rest times as long as the part took. The longer it takes,
@@ -111,6 +102,19 @@ type Closing struct {
 	Balanced bool  // whether they have, together, what came in
 }
 
+// closingWork is a closing under way.
+type closingWork struct {
+	Closing
+	base    *closedBooks // the last one
+	began   time.Time
+	horizon *int64 // nil where rows don't tell who has written them
+	file    *int64 // nil where rows don't tell their places
+	blocks  int64  // of the accounts
+	block   int64  // the next one
+	before  string // where there are no blocks: the accounts from here on were looked at
+	limit   int64  // blocks of the next part
+}
+
 // CloseAccounts closes the books for the integrity check: it counts the entries that are new since the last closing, and remembers the
 // balances that they lead to. It goes over the accounts that were changed since, part by part, each in a statement of its own, so that no
 // snapshot is kept for long. A process that dies leaves the parts that it has closed. Any number of processes may do this at a time.
@@ -118,46 +122,49 @@ type Closing struct {
 // There is nothing to do, and it returns nil, as long as the whole ledger is counted whenever somebody asks: while it is small, and
 // before the first recount.
 func (l *Ledger) CloseAccounts(ctx context.Context, pace Pace) (*Closing, error) {
-	var c Closing
-	base, began, horizon, accounts, err := l.beginClosing(ctx)
-	if err != nil || base == nil {
+	c, err := l.beginClosing(ctx)
+	if err != nil || c == nil {
 		return nil, err
 	}
 	start := time.Now()
-	for last, limit, more := closeFrom, int64(closeAtFirst), true; more; {
+	for more := true; more; {
 		if err := thenPause(ctx, pace.after(time.Since(start)), func() (err error) {
-			last, more, limit, err = l.closeSome(ctx, &c, accounts, last, base, limit)
+			more, err = l.closeSome(ctx, c)
 			return err
 		}); err != nil {
 			return nil, err
 		}
 	}
 	if err := thenPause(ctx, pace.after(time.Since(start)), func() (err error) {
-		settled, upto, balanced, err := l.closeFlows(ctx, base, began)
+		settled, upto, balanced, err := l.closeFlows(ctx, c.base, c.began)
 		// An account that does not agree is looked at again, and its entries since the last closing.
 		if c.Balanced = balanced; err == nil && c.Bad == 0 {
-			err = l.moveClosing(ctx, began, upto, settled, horizon)
+			err = l.moveClosing(ctx, c, upto, settled)
 		}
 		return err
 	}); err != nil {
 		return nil, fmt.Errorf("postgres: close the books: %w", err)
 	}
-	return &c, nil
+	return &c.Closing, nil
 }
 
-// closeSome closes up to limit of the next changed accounts by a statement. It returns the last of them, whether there may be more, and the limit of the next.
-func (l *Ledger) closeSome(ctx context.Context, c *Closing, accounts, before string, base *closedBooks, limit int64) (last string, more bool, next int64, err error) {
+// closeSome closes the next part, and reports whether there may be more.
+func (l *Ledger) closeSome(ctx context.Context, c *closingWork) (more bool, err error) {
 	var n, closed, strange, entries int64
 	var suspects []string
+	from, to := any(c.before), any(c.limit*closeByIDs)
+	if c.file != nil {
+		from, to = fmt.Sprintf("(%d,0)", c.block), fmt.Sprintf("(%d,0)", min(c.block+c.limit, c.blocks))
+	}
 	if err := l.write(ctx, func(tx pgx.Tx) error {
-		if l.db.engine.Has(pgkit.RowVersions) {
+		if c.file != nil {
 			if _, err := tx.Exec(ctx, planOnce); err != nil {
 				return err
 			}
 		}
-		return tx.QueryRow(ctx, accounts, before, base.horizon, base.from, limit).Scan(&n, &last, &closed, &suspects, &strange, &entries)
+		return tx.QueryRow(ctx, l.books().closeAccounts, from, c.base.horizon, c.base.from, to).Scan(&n, &c.before, &closed, &suspects, &strange, &entries)
 	}); err != nil {
-		return "", false, 0, fmt.Errorf("postgres: close accounts: %w", err)
+		return false, fmt.Errorf("postgres: close accounts: %w", err)
 	}
 	crashpoint.Hit(crashpoint.BooksClosed)
 	c.Closed += closed
@@ -169,33 +176,33 @@ func (l *Ledger) closeSome(ctx context.Context, c *Closing, accounts, before str
 			anew = tag.RowsAffected()
 			return err
 		}); err != nil {
-			return "", false, 0, fmt.Errorf("postgres: close accounts anew: %w", err)
+			return false, fmt.Errorf("postgres: close accounts anew: %w", err)
 		}
 		c.Closed += anew
 		c.Bad += int64(len(suspects)) - anew
 	}
-	return last, n == limit, closeNext(limit, n, entries), nil
+	c.block += c.limit
+	more = c.block < c.blocks || c.file == nil && n == c.limit*closeByIDs
+	c.limit = closeNext(c.limit, n, entries)
+	return more, nil
 }
 
-// beginClosing returns the last closing, the time, and the horizon of a closing that begins now, and the statement that closes accounts.
-func (l *Ledger) beginClosing(ctx context.Context) (base *closedBooks, now time.Time, horizon *int64, accounts string, err error) {
-	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if base, err = l.closedBooks(ctx, tx); err != nil {
+// beginClosing reads the last closing, and what one that begins now goes over; nil where there is nothing to do.
+func (l *Ledger) beginClosing(ctx context.Context) (*closingWork, error) {
+	c := closingWork{before: closeFrom, limit: closeAtFirst}
+	err := l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+		if c.base, err = l.closedBooks(ctx, tx); err != nil {
 			return err
 		}
-		var (
-			books = l.books()
-			walk  bool
-		)
-		if accounts, err = books.closeAccounts, tx.QueryRow(ctx, books.beginClosing, l.walkFrom).Scan(&now, &horizon, &walk); walk {
-			accounts = walkAccounts
-		}
-		return err
+		return tx.QueryRow(ctx, l.books().beginClosing).Scan(&c.began, &c.horizon, &c.file, &c.blocks)
 	})
 	if err != nil {
-		err = fmt.Errorf("postgres: read the last closing: %w", err)
+		return nil, fmt.Errorf("postgres: read the last closing: %w", err)
 	}
-	return base, now, horizon, accounts, err
+	if c.base == nil {
+		return nil, nil
+	}
+	return &c, nil
 }
 
 // snapshot reads from the primary's connections for reads, in one transaction.
@@ -245,14 +252,15 @@ func (l *Ledger) closeFlows(ctx context.Context, base *closedBooks, began time.T
 	return settled, upto, balanced, err
 }
 
-// moveClosing writes that a closing has ended.
-func (l *Ledger) moveClosing(ctx context.Context, began time.Time, upto uuid.UUID, settled flows, horizon *int64) error {
+// moveClosing writes that a closing has ended, unless the accounts were written anew since it began: some may then have passed from where it had
+// not been yet to where it had. The next one looks at these.
+func (l *Ledger) moveClosing(ctx context.Context, c *closingWork, upto uuid.UUID, settled flows) error {
 	sums, err := json.Marshal(settled)
 	if err != nil {
 		return err
 	}
 	return l.write(ctx, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, l.books().moveClosing, began, upto, string(sums), horizon)
+		_, err := tx.Exec(ctx, l.books().moveClosing, c.began, upto, string(sums), c.horizon, c.file)
 		return err
 	})
 }

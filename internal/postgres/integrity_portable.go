@@ -14,10 +14,9 @@ import (
 // The statements of closings where rows don't tell the transaction that wrote them: there is no horizon, so that all accounts are looked at.
 const (
 	suspectAccountsPlainly = `WITH changed AS MATERIALIZED (SELECT` + changedAccounts + anyAccount + suspectsAmong
-	closeAccountsPlainly   = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + anyAccount + closePart
 	selectClosingPlainly   = `SELECT NULL::text` + lastBooks + countedAsMany
-	beginClosingPlainly    = `SELECT clock_timestamp(), NULL::bigint, $1::bigint IS NULL`
-	moveClosingPlainly     = `UPDATE ledger_closing SET` + moveSums + `horizon = $4::bigint, cluster = NULL` + moveOn
+	beginClosingPlainly    = `SELECT clock_timestamp(), NULL::bigint, NULL::bigint, 0::bigint`
+	moveClosingPlainly     = `UPDATE ledger_closing SET` + moveSums + `horizon = $4::bigint, cluster = NULL` + moveOn + ` AND $5::bigint IS NULL`
 	selectKeptPlainly      = `SELECT ` + countedAsMany + `, 0::bigint` + booksKept
 	// An entry takes some 140 bytes.
 	countedAsMany = `(SELECT count(*) FROM (SELECT FROM entries LIMIT greatest($1::bigint, 0) / 140 + 1) AS e) > floor($1::numeric / 140)`
@@ -30,7 +29,7 @@ type bookkeeping struct {
 }
 
 func (l *Ledger) books() bookkeeping {
-	if l.db.engine.Has(pgkit.RowVersions) {
+	if l.tellsRows() {
 		return bookkeeping{`SELECT ` + manyEntries, selectBooksKept, selectClosing, beginClosing, closeAccounts, suspectAccounts, moveClosing}
 	}
 	return bookkeeping{`SELECT ` + countedAsMany, selectKeptPlainly, selectClosingPlainly, beginClosingPlainly, closeAccountsPlainly, suspectAccountsPlainly, moveClosingPlainly}

@@ -23,13 +23,12 @@ import (
 type Ledger struct {
 	db         *DB
 	wholeBelow int64 // see there
-	walkFrom   int64 // likewise
 }
 
 var _ ledger.Store = (*Ledger)(nil)
 
 // NewLedger returns the ledger's store on db.
-func NewLedger(db *DB) *Ledger { return &Ledger{db, wholeBelow, walkFrom} }
+func NewLedger(db *DB) *Ledger { return &Ledger{db, wholeBelow} }
 
 // Await implements [ledger.Store].
 func (l *Ledger) Await(ctx context.Context) {
