@@ -37,10 +37,10 @@ const (
 	// closeAccounts counts what is new of the changed accounts in some blocks, and closes those that agree. A closing that another process has
 	// made in the meantime, of a later version, stays. It returns those that do not follow from their closing, and how many have an entry that is
 	// not what its transfer says, which are not closed either.
-	closeAccounts = `WITH part AS MATERIALIZED (` + partOfAccounts + changedSince + ` AND a.ctid >= $1::text::tid AND a.ctid < $4::text::tid),` + closeChanged
+	closeAccounts = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + changedSince + ` AND a.ctid >= $1::text::tid AND a.ctid < $4::text::tid),` + closeChanged
 	// closeAccountsPlainly does so from the last id to the first, where rows tell neither their places nor who has changed them.
-	closeAccountsPlainly = `WITH part AS MATERIALIZED (` + partOfAccounts + anyAccount + ` AND a.id < $1 ORDER BY a.id DESC LIMIT $4),` + closeChanged
-	partOfAccounts       = `SELECT a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
+	closeAccountsPlainly = `WITH part AS MATERIALIZED (SELECT` + partOfAccounts + anyAccount + ` AND a.id < $1 ORDER BY a.id DESC LIMIT $4),` + closeChanged
+	partOfAccounts       = ` a.id, a.currency, a.version, a.available, a.held FROM accounts AS a WHERE `
 	closeChanged         = `
 	changed AS MATERIALIZED (
 		SELECT p.id, p.currency, p.version, p.available, p.held, c.version AS since, coalesce(c.available::numeric + c.held, 0) AS before
