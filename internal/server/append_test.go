@@ -23,8 +23,8 @@ func TestAppendersSpellAsTheEncoderDoes(t *testing.T) {
 		micros := rapid.Int64Range(-62_135_596_800_000_000, 253_402_300_799_999_999).Draw(t, "created_at")
 		id := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
 		for _, v := range []appender{
-			&transferRequest{From: s("from"), To: s("to"), Amount: amount, Memo: s("memo")},
-			&transferRequest{From: s("from"), To: s("to"), Amount: amount, Memo: s("memo"), Reference: new("r" + s("reference"))},
+			&transferRequest{From: new(s("from")), To: new(s("to")), Amount: &amount, Memo: s("memo")},
+			&transferRequest{From: new(s("from")), To: new(s("to")), Amount: &amount, Memo: s("memo"), Reference: new("r" + s("reference"))},
 			&transferRequest{Legs: []legRequest{{From: s("from"), To: s("to"), Amount: amount}, {From: s("from"), To: s("to"), Amount: amount}}, Memo: s("memo")},
 			transferView{ID: id, Legs: []legView{{From: s("from"), To: s("to"), Amount: amount, Currency: s("currency")}, {From: s("from"), To: s("to"), Amount: amount}}},
 			transferView{

@@ -70,9 +70,9 @@ func viewMovement(m ledger.Movement) movementView {
 }
 
 type transferRequest struct {
-	From      string       `json:"from,omitzero" doc:"absent with legs, else required, as to and amount are"`
-	To        string       `json:"to,omitzero"`
-	Amount    int64        `json:"amount,omitzero" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
+	From      *string      `json:"from,omitzero" doc:"absent with legs, else required, as to and amount are"`
+	To        *string      `json:"to,omitzero"`
+	Amount    *int64       `json:"amount,omitzero" minimum:"1" maximum:"9007199254740991" doc:"minor units"`
 	Legs      []legRequest `json:"legs,omitempty" minItems:"1" maxItems:"100" doc:"in place of from, to and amount: all of them are done in order, or none"`
 	Memo      string       `json:"memo,omitempty" maxLength:"500"`
 	Reference *string      `json:"reference,omitempty" minLength:"1" maxLength:"200" doc:"unique for ever: the same request with it again, under any key, moves nothing"`
@@ -89,11 +89,11 @@ func (q *transferRequest) op() (ledger.Op, error) {
 	var c checks
 	legs := make([]ledger.Leg, len(q.Legs))
 	if q.Legs == nil {
-		c.id("from", q.From)
-		c.id("to", q.To)
-		c.amount("amount", q.Amount)
+		c.id("from", or(q.From, ""))
+		c.id("to", or(q.To, ""))
+		c.amount("amount", or(q.Amount, 0))
 	} else {
-		if q.From != "" || q.To != "" || q.Amount != 0 {
+		if q.From != nil || q.To != nil || q.Amount != nil {
 			c.fail("from, to and amount have no place beside legs")
 		}
 		c.upTo("the number of legs", len(q.Legs), ledger.MaxLegs)
@@ -113,13 +113,13 @@ func (q *transferRequest) op() (ledger.Op, error) {
 	if q.Legs != nil {
 		return ledger.TransferLegs{Legs: legs, Memo: q.Memo, Reference: or(q.Reference, "")}, c.err
 	}
-	return ledger.MakeTransfer{From: q.From, To: q.To, Amount: q.Amount, Memo: q.Memo, Reference: or(q.Reference, "")}, c.err
+	return ledger.MakeTransfer{From: or(q.From, ""), To: or(q.To, ""), Amount: or(q.Amount, 0), Memo: q.Memo, Reference: or(q.Reference, "")}, c.err
 }
 
 // payers are the accounts that the money comes from.
 func (q *transferRequest) payers() []string {
 	if q.Legs == nil {
-		return []string{q.From}
+		return []string{or(q.From, "")}
 	}
 	from := make([]string, len(q.Legs))
 	for i := range q.Legs {

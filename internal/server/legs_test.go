@@ -133,6 +133,8 @@ func TestLegsAtTheirLimits(t *testing.T) {
 		`{"legs":[{"from":"","to":"alice","amount":1}]}`, `{"legs":[{"from":"bob","to":"alice","amount":1,"currency":"EUR"}]}`,
 		`{"legs":[{"from":"bob","to":"alice","amount":1}],"from":"bob"}`, `{"legs":[{"from":"bob","to":"alice","amount":1}],"amount":1}`,
 		`{"legs":[{"from":"bob","to":"alice","amount":1}],"from":"bob","to":"alice","amount":1}`,
+		`{"legs":[{"from":"bob","to":"alice","amount":1}],"amount":0}`, `{"legs":[{"from":"bob","to":"alice","amount":1}],"from":""}`,
+		`{"legs":[{"from":"bob","to":"alice","amount":1}],"to":""}`,
 	} {
 		if r := e.post("/v1/transfers", bad); r.status != http.StatusBadRequest && r.status != http.StatusUnprocessableEntity {
 			t.Errorf("%.80s: %d %s", bad, r.status, r.body)

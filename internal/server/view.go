@@ -106,12 +106,12 @@ type appender interface {
 }
 
 func (q *transferRequest) appendJSON(b []byte) []byte {
-	if q.Legs != nil || q.From == "" || q.To == "" || q.Amount == 0 { // Rare: the encoder knows what is left out.
+	if q.Legs != nil || q.From == nil || q.To == nil || q.Amount == nil { // Rare: the encoder knows what is left out.
 		return append(b, edge.Marshal(q)...)
 	}
-	b = appendString(append(b, `{"from":`...), q.From)
-	b = appendString(append(b, `,"to":`...), q.To)
-	b = strconv.AppendInt(append(b, `,"amount":`...), q.Amount, 10)
+	b = appendString(append(b, `{"from":`...), *q.From)
+	b = appendString(append(b, `,"to":`...), *q.To)
+	b = strconv.AppendInt(append(b, `,"amount":`...), *q.Amount, 10)
 	if q.Memo != "" {
 		b = appendString(append(b, `,"memo":`...), q.Memo)
 	}
