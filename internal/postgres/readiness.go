@@ -69,6 +69,8 @@ func (db *DB) Ready(ctx context.Context) error {
 	defer cancel()
 	if r.last = r.look(ctx); r.last != nil {
 		r.close()
+	} else {
+		r.db.presence.Heard() // Else commands that come now might still be told of an outage.
 	}
 	r.asked = time.Now()
 	return r.last

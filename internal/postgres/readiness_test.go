@@ -143,6 +143,20 @@ func TestSessionsOfAReadOnlyTimeEnd(t *testing.T) {
 }
 
 // TestASessionFindsNoRoom: a full disk is also one on which a new session can't write what it keeps of the catalogs.
+// TestReadinessEndsAnOutage: at the end of an outage nothing is tried for a moment. Who was told that commands are committed makes one in it.
+func TestReadinessEndsAnOutage(t *testing.T) {
+	t.Parallel()
+	db := open(t, Options{URL: database(t), UnavailableAfter: 100 * time.Hour})
+	money := newLedgerService(t, db)
+	fund(t, money, 10, "ann", "ben")
+	db.presence.Missed(time.Now().Add(-95 * time.Hour))
+	if err := transferOf(t, money, "ann", "ben"); !db.presence.Hopeless() || err == nil {
+		t.Fatalf("the outage has not lasted for long: %v", err)
+	}
+	testwait.Must(t, db.Ready(t.Context()))
+	testwait.Must(t, transferOf(t, money, "ann", "ben"))
+}
+
 func TestASessionFindsNoRoom(t *testing.T) {
 	t.Parallel()
 	refused := func(code, message string) error {
