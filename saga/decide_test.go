@@ -245,3 +245,17 @@ func TestClean(t *testing.T) {
 		}
 	}
 }
+
+// TestALogThatProvesItselfIsAskedOften: what it keeps waiting goes on soon after its proof, however often it was tried.
+func TestALogThatProvesItselfIsAskedOften(t *testing.T) {
+	t.Parallel()
+	s := &Service{o: Options{MaxPause: 15 * time.Second, FenceEvery: FenceEvery}}
+	for _, err := range []error{ErrUnproven, ErrOtherLife} {
+		if d := s.pauseAfter(fmt.Errorf("saga: prove the log: %w", err), 20); d > time.Second {
+			t.Errorf("%v: %v", err, d)
+		}
+	}
+	if d := s.pauseAfter(ErrDisowned, 20); d < 5*time.Second {
+		t.Errorf("another failure: %v", d)
+	}
+}

@@ -84,7 +84,7 @@ type fence struct {
 	// The service's mutex guards these.
 	held   standing
 	until  time.Time // the next look is due
-	failed error
+	failed error     // that of the last look; another follows at once unless it is ErrUnproven
 	// disowned says that this very participant has another incarnation's token.
 	disowned bool
 }
@@ -124,12 +124,12 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 	}
 	asked := time.Now()
 	s.runs.Lock()
-	held, fresh := own.held, own.failed == nil && asked.Before(own.until)
+	held, err := own.held, own.failed
+	fresh := asked.Before(own.until) && (err == nil || errors.Is(err, ErrUnproven))
 	s.runs.Unlock()
 	if fresh {
-		return held, nil
+		return held, err
 	}
-	var err error
 	elsewhere := s.disowned(own)
 	if elsewhere {
 		// It leaves tokens nowhere: the incarnation that has taken its place there is to get all participants.
@@ -146,6 +146,9 @@ func (s *Service) stand(ctx context.Context, name string, p Participant) (standi
 		s.o.Logger.WarnContext(ctx, "prepared transactions are left in doubt", "error", err)
 	}
 	own.held, own.failed, own.until = held, err, asked.Add(s.o.FenceEvery)
+	if err != nil {
+		own.until = asked.Add(s.o.FenceEvery / (2 * fencePauses)) // The sagas of a coordinator look together.
+	}
 	own.disowned = !elsewhere && errors.Is(err, ErrDisowned)
 	return held, err
 }

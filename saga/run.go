@@ -24,6 +24,19 @@ func pause(attempts int, most time.Duration) time.Duration {
 	return wait.Jitter(d)
 }
 
+// pauseAfter is the pause of a saga that has failed so often to get on. Where that is because its log was started anew, it ends within four times
+// FenceEvery, however many attempts there were meanwhile: then the saga goes on at once.
+func (s *Service) pauseAfter(err error, attempts int) time.Duration {
+	most := s.o.MaxPause
+	if errors.Is(err, ErrUnproven) || errors.Is(err, ErrOtherLife) {
+		most = min(most, s.o.FenceEvery/fencePauses)
+	}
+	return pause(attempts, most)
+}
+
+// fencePauses is how often a saga tries to get on in FenceEvery, at the least, while its log proves itself.
+const fencePauses = 6
+
 // run is one lease of a saga in this process.
 type run struct {
 	s *Saga
@@ -92,7 +105,7 @@ func (s *Service) drive(r *run) {
 	saga.Attempts++
 	saga.LastError = err.Error()
 	s.observe(func(o Observer) { o.Retried(saga.Protocol) })
-	wait := pause(saga.Attempts, s.o.MaxPause)
+	wait := s.pauseAfter(err, saga.Attempts)
 	if free {
 		wait = min(wait, firstPause)
 	}

@@ -49,7 +49,7 @@ func newServeOptions(f *pflag.FlagSet) *serveOptions {
 	text(&o.Data, "data", "data directory: the private PostgreSQL, and the admin key")
 	text(&o.DatabaseURL, "database-url", "PostgreSQL to use instead of a private one, as postgres://USER:PASSWORD@HOST:5432/DATABASE")
 	number(&o.AccountsInMemory, "accounts-in-memory", "accounts that the server remembers, so that commands need not read them first, with about 1 kB of memory for each")
-	f.Int32Var(&o.DatabaseConnections, "database-connections", o.DatabaseConnections, "most pooled connections to the database, a quarter of them for reads alone; a few more carry notifications and speculative transactions")
+	f.Int32Var(&o.DatabaseConnections, "database-connections", o.DatabaseConnections, "most pooled connections to the database, 4 or more, a quarter of them for reads alone; a few more carry notifications and speculative transactions")
 	period(&o.UnavailableAfter, "unavailable-after", "how long the database may be silent before requests that wait for it are told that it is unavailable")
 	text(&o.JWTSecret, "jwt-secret", "secret that verifies users' tokens (HS256 and up, 32 bytes or more); better given in the environment")
 	text(&o.JWTPublicKey, "jwt-public-key", "PEM file of the public keys that verify users' tokens")

@@ -85,6 +85,12 @@ type Runner struct {
 //
 // Its error is fn's or the database's, and is nil for [Committed] alone.
 func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, pgx.Tx) error) (Outcome, error) {
+	return r.RunGated(ctx, name, func(context.Context) (func(), error) { return func() {}, nil }, fn)
+}
+
+// RunGated is [Runner.Run] of which each run goes through gate before it takes a connection, and calls the function that gate has returned when it has
+// given that back. An error of gate counts as one of fn.
+func (r *Runner) RunGated(ctx context.Context, name string, gate func(context.Context) (leave func(), err error), fn func(context.Context, pgx.Tx) error) (Outcome, error) {
 	var (
 		start     = time.Now()
 		lost      time.Time // since when the database is missed; zero while it is there
@@ -96,7 +102,7 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 	through, stop := r.Presence.Watch(context.WithoutCancel(ctx))
 	defer stop()
 	for attempt := 1; ; attempt++ {
-		committing, missed, err := r.attempt(ctx, through, "commit", unknown, fn)
+		committing, missed, err := r.gated(ctx, through, gate, unknown, fn)
 		if err == nil {
 			r.Presence.Heard()
 			r.observe(name, attempt, start, "committed")
@@ -156,6 +162,17 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(context.Context, 
 			return giveUp(ctx.Err())
 		}
 	}
+}
+
+// gated is an attempt that goes through a gate.
+func (r *Runner) gated(ctx, through context.Context, gate func(context.Context) (func(), error), unsure bool, fn func(context.Context, pgx.Tx) error,
+) (committing bool, missed time.Time, err error) {
+	leave, err := gate(ctx)
+	if err != nil {
+		return false, time.Now(), err
+	}
+	defer leave()
+	return r.attempt(ctx, through, "commit", unsure, fn)
 }
 
 // Once is Run that calls fn once.

@@ -409,13 +409,17 @@ func (b *blockedRows) close() {
 	b.probers.Wait()
 }
 
-// errLockedOut ends the wait for what can't be looked at.
-var errLockedOut = errors.New("it has been waited for already")
+var (
+	// errLockedOut ends the wait for what can't be looked at.
+	errLockedOut = errors.New("it has been waited for already")
+	// errNoTry is returned where a transaction has waited in vain for a connection that stuck ones may take.
+	errNoTry = errors.New("others have waited for it in vain meanwhile")
+)
 
 // lockedOut is err, or, where that says that a lock was not had in time, a [command.BlockedError] for what can't be waited for any
 // longer.
 func lockedOut(err error, recorded func(context.Context, []idempotency.ID) ([]idempotency.ID, error)) error {
-	if !isLockTimeout(err) {
+	if !isLockTimeout(err) && !errors.Is(err, errNoTry) {
 		return err
 	}
 	return &command.BlockedError{Row: "a table or a row of it", Waited: true, Wait: func(context.Context) error { return errLockedOut }, Recorded: recorded}

@@ -116,6 +116,7 @@ type DB struct {
 	runner    pgkit.Runner
 	spec      *speculation.Speculator
 	blocked   *blockedRows
+	stuck     *stuckTransactions // nil: none is known
 	shared    sharedTargets
 	turns     *turns.Turns
 	ready     readiness
@@ -231,7 +232,7 @@ func openOnce(ctx context.Context, o Options) (*DB, error) {
 	}
 	db.reads = reads{pool: readPool, presence: db.presence, locked: newLockedReads(int(forReads.MaxConns))}
 	db.positions, db.records = db.newPositions(), db.newRecords()
-	db.blocked = newBlockedRows(db)
+	db.blocked, db.stuck = newBlockedRows(db), newStuckTransactions(int(cfg.MaxConns))
 	db.ready.db, db.ready.config, db.ready.newest = db, cfg.ConnConfig.Copy(), newest
 	db.ready.config.RuntimeParams["lock_timeout"] = strconv.FormatInt(schemaWithin.Milliseconds(), 10)
 	db.pooler.settle(&db.ready.config.Config)

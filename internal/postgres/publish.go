@@ -67,13 +67,14 @@ var commits = [...]struct { //nolint:gochecknoglobals // A constant, but for the
 }
 
 // Commit implements [publish.Store]. That a name is new is the unique index's to say: who loses the race runs again. Where
-// another session has locked the one thing, decide gets the records of the keys alone.
+// another session has locked the one thing, or a whole table, decide gets the records of the keys alone.
 func (s *Publications) Commit(ctx context.Context, want publish.Want, decide func(*publish.Unit) error) error {
-	kind := commits[want.Thing]
-	if kind.row == "" {
-		return s.db.run(ctx, kind.name, s.commit(want, decide))
+	var err error
+	if kind := commits[want.Thing]; kind.row == "" {
+		err = s.db.run(ctx, kind.name, s.commit(want, decide))
+	} else {
+		err = s.db.runOn(ctx, kind.name, []blockedRow{{kind.row, want.ID.String()}}, s.commit(want, decide))
 	}
-	err := s.db.runOn(ctx, kind.name, []blockedRow{{kind.row, want.ID.String()}}, s.commit(want, decide))
 	if reason, blocked := errors.AsType[*command.BlockedError](err); blocked {
 		known, err := s.db.readKeys(ctx, want.Keys)
 		if err != nil {

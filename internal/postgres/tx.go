@@ -43,10 +43,26 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 	var (
 		unrecorded = false   // and rolled back: the last run of fn
 		locked     time.Time // since when no run has had its locks in time
+		late       = time.NewTimer(command.BlockedFor)
 	)
-	outcome, err := db.runner.Run(ctx, name, func(ctx context.Context, tx pgx.Tx) error {
+	defer late.Stop()
+	gate := func(ctx context.Context) (func(), error) {
+		leave, err := db.stuck.gate(ctx, name, late.C)
+		if errors.Is(err, errNoTry) {
+			db.stuck.meet(name, true)
+			err = lockedOut(err, db.recorded)
+		}
+		return leave, err
+	}
+	outcome, err := db.runner.RunGated(ctx, name, gate, func(ctx context.Context, tx pgx.Tx) error {
 		t := &lockingTx{Tx: tx.(*pgkit.Tx), accounts: db.spec.Accounts, chapters: db.chapters.Load()} //nolint:errcheck // The runner gives nothing else.
 		t.Ended = t.unlock
+		stuck, hopeless := db.stuck.knows(name)
+		if stuck { // On its own: else what the first statements lock before they run is waited for longer.
+			if _, err := t.Exec(ctx, waitBriefly); err != nil {
+				return err
+			}
+		}
 		begun := time.Now()
 		err := fn(ctx, t)
 		unrecorded = t.unrecorded && pgkit.Undone(err)
@@ -54,10 +70,13 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 		case !isLockTimeout(err):
 			locked = time.Time{}
 		case locked.IsZero():
-			locked = begun
+			if locked = begun; time.Since(begun) > blockedAfter*2 { // It has waited for more than a row.
+				db.stuck.meet(name, false)
+			}
 		default:
 			db.blocked.meet()
-			if time.Since(locked) >= command.BlockedFor {
+			over := time.Since(locked) >= command.BlockedFor
+			if db.stuck.meet(name, over); over || hopeless {
 				return lockedOut(err, db.recorded)
 			}
 		}

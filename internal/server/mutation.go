@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -252,7 +253,7 @@ const (
 // readBody reads a body of at most so many bytes. The buffer of a large one grows with what arrives: a declared length is only a claim.
 // Of a larger one it takes as much again and forgets it: many clients read no answer before they have sent everything.
 func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
-	tooLarge := r.ContentLength > most
+	tooLarge, err := r.ContentLength > most, error(nil)
 	switch {
 	case tooLarge:
 		if r.ContentLength <= 2*most && r.Header.Get("Expect") == "" { // Who asks before sending is told at once.
@@ -260,12 +261,12 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 		}
 	case r.ContentLength >= 0 && r.ContentLength <= believedLength:
 		body := make([]byte, r.ContentLength)
-		if _, err := io.ReadFull(r.Body, body); err == nil { // It ends where its length says.
+		if _, err = io.ReadFull(r.Body, body); err == nil { // It ends where its length says.
 			return body, nil
 		}
 	default:
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-		if err == nil {
+		var body []byte
+		if body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most)); err == nil {
 			return body, nil
 		}
 		if _, tooLarge = errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -274,6 +275,9 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error
 	}
 	if tooLarge {
 		return nil, &refusal{Kind: payloadTooLarge, Detail: fmt.Sprintf("the body has more than %d bytes", most)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, refuse("the body did not come within %s", readTimeout)
 	}
 	return nil, refuse("the body could not be read")
 }
