@@ -179,7 +179,7 @@ func collectLess() {
 // or nobody can tell, it changes nothing.
 func limitMemory(allowed memlimit.Provider) {
 	if bytes, err := allowed(); err == nil && bytes <= math.MaxInt64 {
-		debug.SetMemoryLimit(int64(bytes / 10 * 9)) //nolint:gosec // It is less than that.
+		debug.SetMemoryLimit(int64(bytes / 10 * 9))
 	}
 }
 

@@ -19,13 +19,13 @@ func sharedBuffers(memory memlimit.Provider) uint64 {
 
 // memory returns what this process may use, in bytes: what its control group allows, or what the machine has, if that is less.
 func memory() (uint64, error) {
-	machine, err := memlimit.FromSystem()
-	allowed, unlimited := memlimit.FromCgroup()
-	switch {
-	case unlimited != nil:
-		return machine, err
-	case err != nil:
-		return allowed, nil
+	machine, unknown := memlimit.FromSystem()
+	allowed, err := memlimit.FromCgroup()
+	if err != nil {
+		return machine, unknown
 	}
-	return min(machine, allowed), nil
+	if unknown == nil {
+		allowed = min(allowed, machine)
+	}
+	return allowed, nil
 }
