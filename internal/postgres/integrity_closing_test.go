@@ -138,8 +138,13 @@ func TestAccountsMoveDuringAClosing(t *testing.T) {
 			recounted(t, books, true)
 			makeAccounts(t, db)
 			exec(t, db, `UPDATE accounts SET available = 1 WHERE id = 'new-2000'`) // It has no entry.
-			c, err := books.beginClosing(t.Context())
-			testwait.Must(t, err)
+			var c *closingWork
+			testwait.Eventually(t, testwait.Patience, "all transactions of before have ended, also those of other databases", func() bool {
+				var err error
+				c, err = books.beginClosing(t.Context())
+				testwait.Must(t, err)
+				return ask[bool](t, db, `SELECT age(xmin) > age(($1::bigint % 4294967296)::text::xid) FROM accounts WHERE id = 'new-2000'`, c.horizon)
+			})
 			c.limit = c.blocks / 2
 			if more, err := books.closeSome(t.Context(), c); err != nil || !more || c.Bad != 0 {
 				t.Fatalf("%v, %+v, %v", more, c, err)
