@@ -62,15 +62,18 @@ func (s *stuckTransactions) knows(name string) (stuck, hopeless bool) {
 	return t != nil && time.Since(t.met) < stuckFor, t != nil && time.Since(t.gaveUp) < s.hopelessFor
 }
 
-// gate waits, for as long as a command waits for a row, for one of the connections that stuck transactions may take. It returns the function that gives it back.
-func (s *stuckTransactions) gate(ctx context.Context, name string, late <-chan time.Time) (leave func(), err error) {
+// gate waits for one of the connections that stuck transactions may take, until [command.BlockedFor] after the transaction was begun. It returns the
+// function that gives it back, or errNoTry.
+func (s *stuckTransactions) gate(ctx context.Context, name string, begun time.Time) (leave func(), err error) {
 	if stuck, _ := s.knows(name); !stuck {
 		return func() {}, nil
 	}
+	late := time.NewTimer(time.Until(begun.Add(command.BlockedFor)))
+	defer late.Stop()
 	select {
 	case s.tries <- struct{}{}:
 		return func() { <-s.tries }, nil
-	case <-late:
+	case <-late.C:
 		return nil, errNoTry
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/services/publish"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -37,7 +39,7 @@ func TestALockedTableTakesFewConnections(t *testing.T) {
 			if !few() {
 				return false
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // Nothing is waited for: these are samples.
 		}
 		return true
 	})
@@ -73,4 +75,22 @@ func TestWhatWaitedBehindALockedTableIsRefused(t *testing.T) {
 	if n := seen.attempts[len(seen.attempts)-1]; n > 2 {
 		t.Errorf("it was tried %d times", n)
 	}
+}
+
+// TestAStuckTransactionHasItsTime: while others have all of the few connections, it is given up after its time; those of other names need none of these.
+func TestAStuckTransactionHasItsTime(t *testing.T) {
+	t.Parallel()
+	s := newStuckTransactions(1)
+	s.by["stuck"] = &stuckTransaction{met: time.Now().Add(time.Hour)}
+	leave, err := s.gate(t.Context(), "stuck", time.Now())
+	testwait.Must(t, err)
+	if _, err := s.gate(t.Context(), "stuck", time.Now().Add(-command.BlockedFor)); !errors.Is(err, errNoTry) {
+		t.Errorf("no connection is free: %v", err)
+	}
+	_, err = s.gate(t.Context(), "another", time.Now().Add(-command.BlockedFor))
+	testwait.Check(t, err)
+	leave()
+	again, err := s.gate(t.Context(), "stuck", time.Now())
+	testwait.Must(t, err)
+	again()
 }

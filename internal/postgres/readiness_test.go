@@ -143,7 +143,7 @@ func TestSessionsOfAReadOnlyTimeEnd(t *testing.T) {
 }
 
 // TestASessionFindsNoRoom: a full disk is also one on which a new session can't write what it keeps of the catalogs.
-// TestReadinessEndsAnOutage: at the end of an outage nothing is tried for a moment. Who was told that commands are committed makes one in it.
+// TestReadinessEndsAnOutage: in the last tenth of an outage's bound the server fails commands at once. A look that finds the database ready ends that.
 func TestReadinessEndsAnOutage(t *testing.T) {
 	t.Parallel()
 	db := open(t, Options{URL: database(t), UnavailableAfter: 100 * time.Hour})

@@ -43,11 +43,10 @@ func (db *DB) run(ctx context.Context, name string, fn func(context.Context, pgx
 	var (
 		unrecorded = false   // and rolled back: the last run of fn
 		locked     time.Time // since when no run has had its locks in time
-		late       = time.NewTimer(command.BlockedFor)
+		start      = time.Now()
 	)
-	defer late.Stop()
 	gate := func(ctx context.Context) (func(), error) {
-		leave, err := db.stuck.gate(ctx, name, late.C)
+		leave, err := db.stuck.gate(ctx, name, start)
 		if errors.Is(err, errNoTry) {
 			db.stuck.meet(name, true)
 			err = lockedOut(err, db.recorded)
