@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-dev/fairlead/internal/postgres"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/telemetry"
 	"github.com/fairlead-dev/fairlead/internal/wait"
 )
@@ -90,7 +91,7 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 		var closing *postgres.Closing
 		before, err := b.look(ctx)
 		if err == nil {
-			closing, err = b.ledger.CloseAccounts(ctx, pace)
+			closing, err = b.ledger.CloseBooks(ctx, pace)
 		}
 		took := time.Since(began)
 		switch {
@@ -100,10 +101,10 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 			b.fails(ctx, telemetry.BooksClose, err)
 		case closing != nil:
 			b.observer.Done(telemetry.BooksClose, took)
-			if b.finds(telemetry.BooksClose, closing.Bad == 0 && closing.Balanced) {
-				b.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "bad_accounts", closing.Bad, "balanced", closing.Balanced)
+			if b.finds(telemetry.BooksClose, closing.Valid) {
+				b.wrong(ctx, closing.Integrity)
 			}
-			b.logger.DebugContext(ctx, "the books are closed for the integrity check", "accounts", closing.Closed, "took", took)
+			b.logger.DebugContext(ctx, "the books are closed for the integrity check", "entries", closing.Entries, "took", took)
 		}
 		pace.Rest = closeRest
 		if !b.untilDue(ctx, max(b.every[telemetry.BooksClose]-took, minCloseBooks), func(now postgres.Books) bool {
@@ -151,8 +152,7 @@ func (b *bookkeeper) recountAll(ctx context.Context) {
 			in, failed := b.ledger.Recount(ctx, o)
 			switch err = failed; {
 			case err == nil && !in.Valid:
-				b.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "first_bad_account", in.FirstBadAccount, "bad_transfers", in.BadTransfers,
-					"difference", in.Difference)
+				b.wrong(ctx, in)
 			case err == nil:
 				b.logger.InfoContext(ctx, "the books are recounted", "took", time.Since(began))
 			}
@@ -187,11 +187,11 @@ func (b *bookkeeper) look(ctx context.Context) (books postgres.Books, err error)
 	return books, nil
 }
 
-// recountDue reports whether a recount is due, after a look.
+// recountDue reports whether a recount is due, after a look. One is, too, where there is no closing any more to go on from.
 func (b *bookkeeper) recountDue(books postgres.Books) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return books.Large && (books.UnderWay || !b.due[telemetry.BooksRecount].After(time.Now()))
+	return books.Large && (books.UnderWay || books.Closed == nil && books.Valid || !b.due[telemetry.BooksRecount].After(time.Now()))
 }
 
 // dueAfter notes when the next is due, if one is: so long after the last one, and now if there was none.
@@ -213,6 +213,12 @@ func (b *bookkeeper) finds(work telemetry.BooksWork, valid bool) (news bool) {
 	news = !valid && !b.invalid[work]
 	b.invalid[work] = !valid
 	return news
+}
+
+// wrong tells that the books don't add up.
+func (b *bookkeeper) wrong(ctx context.Context, in ledger.Integrity) {
+	b.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "first_bad_account", in.FirstBadAccount, "bad_transfers", in.BadTransfers,
+		"difference", in.Difference)
 }
 
 func (b *bookkeeper) fails(ctx context.Context, work telemetry.BooksWork, err error) {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,6 +45,16 @@ func checkPartitions(ctx context.Context, conn *pgx.Conn) ([]finding, error) {
 				"servers make partitions each hour: look for \"history partitions\" in their logs, and end what keeps the table locked",
 			})
 		}
+	}
+	without, err := partitions.Unindexed(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	if len(without) > 0 {
+		found = append(found, finding{
+			fmt.Sprintf("without the index of their ids are %s: each check of the books reads them as a whole", strings.Join(without, ", ")),
+			"run fairlead migrate up, as the role that owns the tables",
+		})
 	}
 	const unfinished = `SELECT number, began_at, host, directory FROM archives WHERE dropped_at IS NULL`
 	var number int

@@ -51,7 +51,7 @@ func otherRights() rights {
 		"console_links": changes, "console_sessions": everything, "secrets": looks,
 		"log_state": "rw", "log_tiles": changes, "log_bundles": changes, "log_topics": changes, "log_runs": appends, "log_seals": changes,
 		"log_closings": changes, "log_closing_accounts": removes,
-		"closed_accounts": changes, "ledger_closing": changes, "ledger_recounts": everything, "brought_forward": looks,
+		"ledger_closing": everything, "ledger_recounts": everything, "brought_forward": looks,
 		"servers": everything, "history_losses": changes, "schema_support": looks, "goose_db_version": looks,
 		"archives": looks, "archived": looks, "archived_sales": looks, "hold_turns": looks,
 	}

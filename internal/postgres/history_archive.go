@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/services/lottery"
 )
 
-// ExtendHistory makes the next partitions of the history's tables when the last ones end soon, and turns the table of holds. Tables that were in use for long
+// ExtendHistory makes the next partitions of the history's tables when the last ones end soon, turns the table of holds, and makes an index that is missing. Tables that were in use for long
 // when the schema was brought up to date are put into partitions now. It returns how many parts of tables it has made.
 func (db *DB) ExtendHistory(ctx context.Context) (made int, err error) {
 	if !db.engine.Has(pgkit.Partitions) {
@@ -35,7 +35,7 @@ func (db *DB) ExtendHistory(ctx context.Context) (made int, err error) {
 		}
 		extended, failed := partitions.Extend(ctx, db.pool, now)
 		turned, unturned := partitions.TurnHolds(ctx, db.pool, now)
-		made, err = extended+turned, errors.Join(converted, failed, unturned)
+		made, err = extended+turned, errors.Join(converted, failed, unturned, indexHistory(ctx, db))
 	}
 	if err != nil {
 		err = fmt.Errorf("postgres: extend the history: %w", readError(err))

@@ -2,32 +2,21 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/big"
 	"slices"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
-	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // wholeBelow is how many bytes of entries are counted at once whenever somebody asks: some 60,000. Larger ledgers are counted from the last
 // closing on, and as a whole by recounts.
 const wholeBelow = 8 << 20
-
-// lateIDs is how much older than a closing the id of an entry may be which that has not counted: by the time that its transaction took, and by the clock of
-// its server. An account with one that is older does not add up without it, and then all of its entries are counted.
-const lateIDs = 24 * time.Hour
-
-// maxSuspects is how many accounts that a closing does not explain are counted from their beginning in one check.
-const maxSuspects = 1000
 
 // allAmounts are the amounts whose sums are the balances: those of the entries, and what was archived (package archive).
 const allAmounts = `(SELECT account, currency, amount FROM entries UNION ALL SELECT account, currency, amount FROM brought_forward) AS e`
@@ -107,8 +96,19 @@ func (l *Ledger) Integrity(ctx context.Context) (ledger.Integrity, error) {
 		}
 		if base == nil {
 			out, err = countWhole(ctx, tx)
-		} else {
-			out, err = l.countSince(ctx, tx, base)
+			return err
+		}
+		switch out, _, err = l.countSince(ctx, tx, base); {
+		case errors.Is(err, errUnexplained):
+			l.countsWhole("closings")
+			out, err = countWhole(ctx, tx)
+		case err == nil && !base.valid:
+			// What the last recount has found may be older than the closing.
+			if out.FirstBadAccount == "" || base.badAccount != "" && base.badAccount < out.FirstBadAccount {
+				out.FirstBadAccount = base.badAccount
+			}
+			out.BadTransfers = max(out.BadTransfers, base.badTransfers)
+			out.Valid = false
 		}
 		return err
 	})
@@ -163,58 +163,18 @@ const suspectHolds = `SELECT coalesce(a.id, o.account) FROM (SELECT id, held FRO
 	WHERE a.held IS DISTINCT FROM o.held OR o.strays > 0 ORDER BY 1 LIMIT $1`
 
 const (
-	// strangeEntry is an entry e of an account a that does not belong there, or is not what its transfer t says.
-	strangeEntry = `e.transfer >= ` + beginning + ` AND (t.status = 'completed' AND t.currency = e.currency
-		AND CASE WHEN e.amount < 0 THEN (t.source, t.amount) = (e.account, -e.amount) ELSE (t.destination, t.amount) = (e.account, e.amount) END) IS NOT TRUE`
-	// newEntries counts the entries of an account x since its closing, from an id on, so that old partitions are not looked at. Its entries of before
-	// are not looked at either. Transfers are looked up one by one, whatever the planner may believe of a new table.
-	newEntries = `(SELECT count(*) AS entries, coalesce(sum(e.amount), 0) AS total, count(*) FILTER (WHERE e.currency <> x.currency) AS others,
-			array_agg(DISTINCT e.transfer) FILTER (WHERE ` + strangeEntry + `) AS strange
-		FROM entries AS e LEFT JOIN transfers AS t ON t.id = ANY (ARRAY[e.transfer]) WHERE e.account = x.id AND e.version > coalesce(x.since, -1) AND e.id >= $3)`
-	// changedSince are the rows of accounts a that a transaction from a horizon on has written, whoever it was: all others were closed as they are.
-	// Rows have the lower 32 bits of their transaction's number. One that comes again makes a row a changed one, which does no harm.
-	changedSince = `($2::text IS NULL OR age(a.xmin) BETWEEN 0 AND age($2::text::xid))`
-	// anyAccount is changedSince where rows don't tell: there is no horizon.
-	anyAccount = `$2::text IS NULL`
-	// suspectAccounts are the changed accounts whose balance does not follow from the closing and the entries since. Each row tells how many
-	// were never closed, too; the only row where there is no suspect has no id.
-	suspectAccounts = `WITH changed AS MATERIALIZED (SELECT` + changedAccounts + changedSince + suspectsAmong
-	changedAccounts = ` a.id, a.currency, a.version, a.available, a.held, c.version AS since, c.available AS was_available, c.held AS was_held
-		FROM accounts AS a LEFT JOIN closed_accounts AS c ON c.account = ANY (ARRAY[a.id]) WHERE `
-	suspectsAmong = `),
-	suspects AS (
-		SELECT x.id, n.strange FROM (
-			SELECT id, currency, since, since >= version AS odd, available::numeric + held AS balance, coalesce(was_available::numeric + was_held, 0) AS before
-			FROM changed WHERE (version, available, held) IS DISTINCT FROM (since, was_available, was_held) OFFSET 0) AS x
-		CROSS JOIN LATERAL ` + newEntries + ` AS n
-		WHERE x.odd OR x.before + n.total <> x.balance OR n.others > 0 OR n.strange IS NOT NULL ORDER BY x.id LIMIT $1)
-	SELECT c.fresh, coalesce(s.id, ''), coalesce(s.strange, '{}')
-	FROM (SELECT count(*) FILTER (WHERE since IS NULL) AS fresh FROM changed) AS c LEFT JOIN suspects AS s ON true ORDER BY s.id`
-	sumAccounts = `SELECT currency, sum(available)::text, sum(held)::text, count(*) FROM accounts GROUP BY currency`
-	countClosed = `SELECT count(*) FROM closed_accounts`
-	// goneAccounts are closed and have no row any more.
-	goneAccounts = `SELECT account FROM closed_accounts AS c WHERE NOT EXISTS (SELECT FROM accounts WHERE id = c.account) ORDER BY account LIMIT $1`
-	// sumOutside sums what came in and went out in entries after one, and, in the last two columns, those of them that are up to another.
+	// sumOutside sums what came in and went out, in all entries that are not archived.
 	sumOutside = `
-	SELECT e.currency, coalesce(sum(-e.amount) FILTER (WHERE e.amount < 0), 0)::text, coalesce(sum(e.amount) FILTER (WHERE e.amount > 0), 0)::text,
-		coalesce(sum(-e.amount) FILTER (WHERE e.amount < 0 AND e.id <= $3), 0)::text, coalesce(sum(e.amount) FILTER (WHERE e.amount > 0 AND e.id <= $3), 0)::text
-	FROM unnest($1::text[]) AS n (account),
-		LATERAL (SELECT currency, amount, id FROM entries WHERE account = n.account AND version = 0 AND id > $2 OFFSET 0) AS e
+	SELECT e.currency, coalesce(sum(-e.amount) FILTER (WHERE e.amount < 0), 0)::text, coalesce(sum(e.amount) FILTER (WHERE e.amount > 0), 0)::text
+	FROM unnest($1::text[]) AS n (account), LATERAL (SELECT currency, amount FROM entries WHERE account = n.account AND version = 0 OFFSET 0) AS e
 	WHERE n.account = 'outside/' || e.currency OR n.account LIKE 'transit/%' GROUP BY e.currency`
-	// selectClosing leaves out a horizon of another cluster, from which the database was restored, and one whose number has come again.
-	selectClosing = `SELECT ` + lastHorizon + lastBooks + manyEntries
-	lastHorizon   = `CASE WHEN c.cluster = ` + thisCluster + `
-			AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - c.horizon < 2147483648 THEN (c.horizon % 4294967296)::text END`
-	lastBooks = `, c.at, c.settled, c.sums, r.began_at, r.valid, r.first_bad_account, r.bad_transfers
-		FROM ledger_closing AS c, (SELECT * FROM ledger_recounts WHERE finished_at IS NOT NULL ORDER BY began_at DESC LIMIT 1) AS r
-		WHERE `
+	// sumForward sums what came in and went out in entries that were archived.
+	sumForward = `SELECT currency, coalesce(sum(-amount) FILTER (WHERE amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE amount > 0), 0)::text
+		FROM brought_forward WHERE account = 'outside/' || currency OR account LIKE 'transit/%' GROUP BY currency`
 	manyEntries   = sizeOfEntries + ` > $1`
 	sizeOfEntries = `(SELECT sum(pg_relation_size(relid))::bigint FROM ` + piecesOfEntries + ` AS p)`
 	// piecesOfEntries are the tables that have the entries: the partitions, or the only one.
 	piecesOfEntries = `(SELECT relid FROM pg_partition_tree('entries') WHERE isleaf UNION SELECT oid::regclass FROM pg_class WHERE oid = 'entries'::regclass AND relkind = 'r')`
-	// sumForward sums what came in and went out in entries that were archived.
-	sumForward = `SELECT currency, coalesce(sum(-amount) FILTER (WHERE amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE amount > 0), 0)::text
-		FROM brought_forward WHERE account = 'outside/' || currency OR account LIKE 'transit/%' GROUP BY currency`
 )
 
 // thisCluster tells the numbers of this cluster's transactions from those of others.
@@ -248,150 +208,10 @@ func (f flows) plus(g flows) flows {
 	return sum
 }
 
-// closedBooks is what a check begins from.
-type closedBooks struct {
-	at      time.Time
-	settled uuid.UUID
-	sums    flows     // of entries up to settled
-	horizon *string   // as rows have it; nil: all accounts count as changed
-	from    uuid.UUID // the least id that an entry may have which no closing has counted, but for late ones (lateIDs)
-	// The last recount.
-	recounted    time.Time
-	valid        bool
-	badAccount   string
-	badTransfers int64
-}
-
-// closedBooks returns the last closing; nil where everything is to be counted, because it is little or no closing was made.
-func (l *Ledger) closedBooks(ctx context.Context, tx pgx.Tx) (*closedBooks, error) {
-	var (
-		b    closedBooks
-		sums string
-	)
-	err := tx.QueryRow(ctx, l.books().selectClosing, l.wholeBelow).Scan(&b.horizon, &b.at, &b.settled, &sums, &b.recounted, &b.valid, &b.badAccount, &b.badTransfers)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
-	}
-	if err == nil {
-		b.from = partitions.At(b.at.Add(-lateIDs))
-		err = json.Unmarshal([]byte(sums), &b.sums)
-	}
-	return &b, err
-}
-
-// countSince counts what is new since a closing, all balances, and all holds.
-func (l *Ledger) countSince(ctx context.Context, tx pgx.Tx, base *closedBooks) (ledger.Integrity, error) {
-	out := ledger.Integrity{Currencies: []ledger.CurrencyIntegrity{}, ClosedAt: base.at, RecountedAt: base.recounted}
-	inside, accounts, err := sumInside(ctx, tx)
-	if err != nil {
-		return out, err
-	}
-	suspects, bad, err := l.findSuspects(ctx, tx, base, accounts)
-	if err != nil {
-		return out, err
-	}
-	// A closing is no proof against an account: its own entries are.
-	if len(suspects) > 0 {
-		if err := tx.QueryRow(ctx, firstBadOf, suspects).Scan(&out.FirstBadAccount); err != nil {
-			return out, err
-		}
-		if len(suspects) >= maxSuspects && out.FirstBadAccount == "" {
-			l.countsWhole("closings") // So many closings are wrong that a bad account may be behind them.
-			return countWhole(ctx, tx)
-		}
-	}
-	out.BadTransfers = int64(len(bad))
-	now, _, err := flowsSince(ctx, tx, base.settled, base.settled)
-	if err != nil {
-		return out, err
-	}
-	if out.Currencies = inside.against(base.sums.plus(now)); !agree(out.Currencies) {
-		// An entry may have come late, under an id that was passed already.
-		if now, _, err = flowsSince(ctx, tx, uuid.UUID{}, base.settled); err != nil {
-			return out, err
-		}
-		out.Currencies = inside.against(now)
-	}
-	if err := tx.QueryRow(ctx, `SELECT transaction_timestamp()`).Scan(&out.CheckedAt); err != nil {
-		return out, err
-	}
-	if !base.valid {
-		if out.FirstBadAccount == "" || base.badAccount != "" && base.badAccount < out.FirstBadAccount {
-			out.FirstBadAccount = base.badAccount
-		}
-		out.BadTransfers = max(out.BadTransfers, base.badTransfers)
-	}
-	judge(&out)
-	out.Valid = out.Valid && base.valid
-	return out, nil
-}
-
-// findSuspects returns the accounts that their closings and the entries since don't explain, maxSuspects of a kind at most, and transfers
-// that are not what their entries say.
-func (l *Ledger) findSuspects(ctx context.Context, tx pgx.Tx, base *closedBooks, accounts int64) (suspects []string, bad map[uuid.UUID]bool, err error) {
-	if suspects, err = pgkit.Rows(ctx, tx, pgx.RowTo[string], suspectHolds, maxSuspects); err != nil {
-		return nil, nil, err
-	}
-	rows, err := tx.Query(ctx, l.books().suspectAccounts, maxSuspects, base.horizon, base.from)
-	if err != nil {
-		return nil, nil, err
-	}
-	var (
-		closed, fresh int64
-		account       string
-		strange       []uuid.UUID
-	)
-	bad = map[uuid.UUID]bool{}
-	if _, err := pgx.ForEachRow(rows, []any{&fresh, &account, &strange}, func() error {
-		if account != "" {
-			suspects = append(suspects, account)
-		}
-		for _, id := range strange {
-			bad[id] = true
-		}
-		return nil
-	}); err != nil {
-		return nil, nil, err
-	}
-	if err := tx.QueryRow(ctx, countClosed).Scan(&closed); err != nil {
-		return nil, nil, err
-	}
-	if closed != accounts-fresh {
-		gone, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], goneAccounts, maxSuspects)
-		if err != nil {
-			return nil, nil, err
-		}
-		suspects = append(suspects, gone...)
-	}
-	return suspects, bad, nil
-}
-
 // holdings are what all accounts have, by currency.
 type holdings map[string]balance
 
 type balance struct{ Available, Held *big.Int }
-
-// sumInside sums what the accounts have, and counts them.
-func sumInside(ctx context.Context, tx pgx.Tx) (inside holdings, accounts int64, err error) {
-	rows, err := tx.Query(ctx, sumAccounts)
-	if err != nil {
-		return nil, 0, err
-	}
-	inside = holdings{}
-	var (
-		currency, available, held string
-		count                     int64
-	)
-	_, err = pgx.ForEachRow(rows, []any{&currency, &available, &held, &count}, func() error {
-		n, err := integers(available, held)
-		if err == nil {
-			inside[currency] = balance{n[0], n[1]}
-			accounts += count
-		}
-		return err
-	})
-	return inside, accounts, err
-}
 
 // against holds the balances against what came in and went out.
 func (b holdings) against(f flows) []ledger.CurrencyIntegrity {
@@ -421,52 +241,39 @@ func agree(sums []ledger.CurrencyIntegrity) bool {
 	return !slices.ContainsFunc(sums, func(c ledger.CurrencyIntegrity) bool { return c.Difference.Sign() != 0 })
 }
 
-// flowsSince sums what came in and went out in entries after one, and of these up to another. Entries after none include the archived ones.
-func flowsSince(ctx context.Context, tx pgx.Tx, since, upto uuid.UUID) (all, settled flows, err error) {
+// flowsAnew sums what came in and went out from the first entry on, archived ones included.
+func flowsAnew(ctx context.Context, tx pgx.Tx) (flows, error) {
 	var accounts []string
 	for _, names := range [...][2]string{{"outside/", "outside0"}, {"transit/", "transit0"}} {
 		found, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], outsideAccounts, names[0], names[1])
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		accounts = append(accounts, found...)
 	}
-	rows, err := tx.Query(ctx, sumOutside, accounts, since, upto)
-	if err != nil {
-		return nil, nil, err
-	}
-	all, settled = flows{}, flows{}
-	var currency, in, out, oldIn, oldOut string
-	_, err = pgx.ForEachRow(rows, []any{&currency, &in, &out, &oldIn, &oldOut}, func() error {
-		n, err := integers(in, out, oldIn, oldOut)
-		if err == nil {
-			all[currency], settled[currency] = flow{n[0], n[1]}, flow{n[2], n[3]}
-		}
-		return err
-	})
-	if err != nil || since != uuid.Nil {
-		return all, settled, err
-	}
-	forward, err := flowsForward(ctx, tx)
-	return all.plus(forward), settled.plus(forward), err
-}
-
-// flowsForward sums what came in and went out in entries that were archived.
-func flowsForward(ctx context.Context, tx pgx.Tx) (flows, error) {
-	rows, err := tx.Query(ctx, sumForward)
+	kept, err := readFlows(ctx, tx, sumOutside, accounts)
 	if err != nil {
 		return nil, err
 	}
-	forward := flows{}
+	forward, err := readFlows(ctx, tx, sumForward)
+	return kept.plus(forward), err
+}
+
+func readFlows(ctx context.Context, tx pgx.Tx, sql string, args ...any) (flows, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	all := flows{}
 	var currency, in, out string
 	_, err = pgx.ForEachRow(rows, []any{&currency, &in, &out}, func() error {
 		n, err := integers(in, out)
 		if err == nil {
-			forward[currency] = flow{n[0], n[1]}
+			all[currency] = flow{n[0], n[1]}
 		}
 		return err
 	})
-	return forward, err
+	return all, err
 }
 
 // integers reads sums, which may be larger than 64 bits.

@@ -73,7 +73,7 @@ func BenchmarkBooks(b *testing.B) {
 		}
 		return err
 	}
-	closing := func() error { return testwait.Err(books.CloseAccounts(b.Context(), Pace{})) }
+	closing := func() error { return testwait.Err(books.CloseBooks(b.Context(), Pace{})) }
 	measure("whole", func() error { return testwait.Err(books.whole(b.Context())) })
 	for _, atOnce := range []int{1, 2} {
 		measure([]string{"", "recount", "recount-by-2"}[atOnce], func() error {

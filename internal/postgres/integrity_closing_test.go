@@ -3,177 +3,237 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
+	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// manyAccounts are so many that closings take them in several parts, on the pages that they take, too.
-const manyAccounts = 2000
-
-// makeAccounts makes new accounts without any money.
-func makeAccounts(t *testing.T, db *DB) {
+// closes closes the books, which must be right, and tells how many entries that has counted.
+func closes(t *testing.T, books *Ledger, entries int64) {
 	t.Helper()
-	exec(t, db, `INSERT INTO accounts SELECT 'new-' || i, 'EUR', 0, 0, 0, now() FROM generate_series(1, $1::integer) AS i`, manyAccounts)
+	if c, err := books.CloseBooks(t.Context(), Pace{}); err != nil || c == nil || !c.Valid || c.Entries != entries {
+		t.Errorf("a closing: %+v, %v; want %d entries", c, err, entries)
+	}
 }
 
-// TestClosingsRest cancels a closing while it pauses after its first part. The part stays closed, and the next closing closes the other accounts.
+// checks checks the books.
+func checks(t *testing.T, books *Ledger, when string, valid bool) ledger.Integrity {
+	t.Helper()
+	in, err := books.Integrity(t.Context())
+	if err != nil || in.Valid != valid {
+		t.Errorf("%s: %+v, %v", when, in, err)
+	}
+	return in
+}
+
+// closedAt is when the last closing began.
+func closedAt(t *testing.T, db *DB) time.Time {
+	t.Helper()
+	return ask[time.Time](t, db, `SELECT coalesce(max(at), 'epoch') FROM ledger_closing`)
+}
+
+// TestClosingsRest cancels a closing while it pauses after its first part. The last one stays, and the next counts all that is new.
 func TestClosingsRest(t *testing.T) {
 	t.Parallel()
-	const forever = 1 << 20 // times a millisecond are a quarter of an hour
+	const forever = 1 << 30 // times some microseconds
 	db := open(t, Options{URL: database(t), MaxConns: 4})
 	books := large(db)
 	fund(t, newLedgerService(t, db), 1000, "ann")
 	recounted(t, books, true)
-	makeAccounts(t, db)
-	closed := func() int {
-		return ask[int](t, db, `SELECT count(*)::integer FROM closed_accounts WHERE account LIKE 'new-%'`)
-	}
+	do(t, newLedgerService(t, db), ledger.Deposit{Account: "ann", Amount: 5})
+	last := closedAt(t, db)
+	base, next, err := books.beginClosing(t.Context())
+	testwait.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	over := make(chan error, 1)
-	go func() { over <- testwait.Err(books.CloseAccounts(ctx, Pace{Rest: forever})) }()
-	testwait.Eventually(t, testwait.Patience, "the first part is closed", func() bool { return closed() > 0 })
-	if n := closed(); n > manyAccounts/2 {
-		t.Errorf("closed %d accounts before the first pause", n)
+	parts := 0
+	_, err = books.countParts(ctx, base, next, closeWork, func() float64 {
+		if parts++; parts == 1 {
+			return 0
+		}
+		stop()
+		return forever
+	})
+	if !errors.Is(err, context.Canceled) || parts != 2 {
+		t.Errorf("a closing that was cancelled ends after %d parts with %v", parts, err)
 	}
-	stop()
-	if err := <-over; !errors.Is(err, context.Canceled) {
-		t.Errorf("a closing that was cancelled ends with %v", err)
+	if at := closedAt(t, db); !at.Equal(last) {
+		t.Errorf("the last closing is that of %s, not of %s", at, last)
 	}
-	left := int64(manyAccounts - closed())
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: left, Balanced: true}) {
-		t.Errorf("the next closing, of %d accounts: %+v, %v", left, closing, err)
+	want := int64(2)
+	if !books.tellsRows() {
+		want = 0 // Its closings have no entries of the last ten minutes.
 	}
+	closes(t, books, want)
 }
 
-// TestClosingsPlanOnce closes accounts in several parts, whose statement is planned for all of them at once: with a year of partitions a plan takes as
-// long as 500 accounts.
-func TestClosingsPlanOnce(t *testing.T) {
-	t.Parallel()
-	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
-	db := open(t, Options{URL: database(t)})
-	books := large(db)
-	fund(t, newLedgerService(t, db), 1000, "ann")
-	recounted(t, books, true)
-	makeAccounts(t, db)
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Closed != manyAccounts {
-		t.Fatalf("%+v, %v", closing, err)
-	}
-	var each, once int
-	for _, conn := range db.pool.AcquireAllIdle(t.Context()) {
-		var custom, generic int
-		err := conn.QueryRow(t.Context(), `SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements WHERE statement = $1`,
-			closeAccounts).Scan(&custom, &generic)
-		conn.Release()
-		testwait.Check(t, err)
-		each, once = each+custom, once+generic
-	}
-	if each != 0 || once < 3 {
-		t.Errorf("%d parts were planned each, %d by a plan for all", each, once)
-	}
-}
-
-// TestClosingBesideASnapshot closes accounts of many dead versions, while somebody holds a snapshot and they go on to change.
+// TestClosingBesideASnapshot closes the books while somebody holds a snapshot.
 func TestClosingBesideASnapshot(t *testing.T) {
 	t.Parallel()
 	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
 	url := database(t)
 	db := open(t, Options{URL: url})
 	books, money := large(db), newLedgerService(t, db)
-	var accounts []string
-	for i := range 20 {
-		accounts = append(accounts, fmt.Sprintf("acc-%02d", i))
-	}
-	fund(t, money, 1000, accounts...)
+	fund(t, money, 1000, "ann", "ben")
 	recounted(t, books, true)
 	snapshot(t, url)
 	db.chapters.Store(true)
-	for round := range 3 {
-		for i := range 10 * len(accounts) {
-			// The last three stay as they are.
-			testwait.Check(t, transferOf(t, money, accounts[i%17], accounts[(i+1)%17]))
+	for range 3 {
+		for range 10 {
+			testwait.Check(t, transferOf(t, money, "ann", "ben"))
 		}
-		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: 17, Balanced: true}) {
-			t.Errorf("round %d: %+v, %v", round, closing, err)
-		}
+		closes(t, books, 20)
 	}
-	if in, err := books.Integrity(t.Context()); err != nil || !in.Valid {
-		t.Errorf("%+v, %v", in, err)
-	}
-	exec(t, db, `UPDATE accounts SET available = available + 1 WHERE id = 'acc-03'`)
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Balanced || closing.Bad != 1 {
-		t.Errorf("of an account that was changed by hand: %+v, %v", closing, err)
-	}
-	exec(t, db, `UPDATE accounts SET available = available - 1 WHERE id = 'acc-03'`)
+	checks(t, books, "beside a snapshot", true)
 }
 
-// TestAccountsMoveDuringAClosing: between two parts of a closing, accounts that it has not come to get places that it has passed. The next one
-// closes them, whether they were changed or the table was written anew.
-func TestAccountsMoveDuringAClosing(t *testing.T) {
+// transferBy is a transfer of 3 from ann to ben that a session makes by its own statements.
+const transferBy = `WITH id AS (SELECT $1::uuid AS id, $2::uuid AS entry), moved AS (
+		UPDATE accounts SET available = available + CASE id WHEN 'ann' THEN -3 ELSE 3 END, version = version + 1 WHERE id IN ('ann', 'ben') RETURNING id, version),
+	made AS (INSERT INTO transfers (id, kind, source, destination, amount, currency, status, created_at) SELECT id, 'transfer', 'ann', 'ben', 3, 'EUR', 'completed', now() FROM id)
+	INSERT INTO entries (account, id, version, transfer, amount, currency, at)
+	SELECT m.id, id.entry, m.version, id.id, CASE m.id WHEN 'ann' THEN -3 ELSE 3 END, 'EUR', now() FROM moved AS m, id`
+
+// TestClosingsCountEachEntryOnce: transactions are under way while a closing is made, plain ones and nested ones. It leaves their entries out, and the
+// next one counts those that were committed, also those of two-phase transactions that were prepared.
+func TestClosingsCountEachEntryOnce(t *testing.T) {
 	t.Parallel()
-	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
-	for what, move := range map[string][]string{
-		// Deleted rows make room on the first pages.
-		"changed": {
-			`DELETE FROM accounts WHERE id LIKE 'old-%' OR id = 'new-2000'`, `VACUUM accounts`,
-			`INSERT INTO accounts SELECT 'new-2000', 'EUR', 1, 0, 0, now()`,
-		},
-		"anew": {`DELETE FROM accounts WHERE id LIKE 'old-%'`, `VACUUM FULL accounts`},
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions, pgkit.Prepare)
+	for name, c := range map[string]struct {
+		before, then, after string
+		entries             int64
+	}{
+		"committed":                 {``, ``, `COMMIT`, 2},
+		"rolled back":               {``, ``, `ROLLBACK`, 0},
+		"prepared":                  {``, `PREPARE TRANSACTION 'TestClosingsCountEachEntryOnce 1'`, `COMMIT PREPARED 'TestClosingsCountEachEntryOnce 1'`, 2},
+		"nested":                    {`SAVEPOINT a`, ``, `COMMIT`, 2},
+		"nested and prepared":       {`SAVEPOINT a`, `PREPARE TRANSACTION 'TestClosingsCountEachEntryOnce 2'`, `COMMIT PREPARED 'TestClosingsCountEachEntryOnce 2'`, 2},
+		"nested twice and released": {`SAVEPOINT a; SAVEPOINT b`, `RELEASE a`, `COMMIT`, 2},
+		"nested and rolled back":    {`SAVEPOINT a`, `ROLLBACK TO a`, `COMMIT`, 0},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			db := open(t, Options{URL: database(t)})
-			books := large(db)
-			fund(t, newLedgerService(t, db), 1000, "ann")
-			exec(t, db, `INSERT INTO accounts SELECT 'old-' || i, 'EUR', 0, 0, 0, now() FROM generate_series(1, $1::integer) AS i`, manyAccounts)
+			var seen recorder
+			db := open(t, Options{URL: database(t), Observer: &seen})
+			books, money := large(db), newLedgerService(t, db)
+			fund(t, money, 1000, "ann", "ben", "cleo")
 			recounted(t, books, true)
-			makeAccounts(t, db)
-			exec(t, db, `UPDATE accounts SET available = 1 WHERE id = 'new-2000'`) // It has no entry.
-			var c *closingWork
-			testwait.Eventually(t, testwait.Patience, "all transactions of before have ended, also those of other databases", func() bool {
-				var err error
-				c, err = books.beginClosing(t.Context())
-				testwait.Must(t, err)
-				return ask[bool](t, db, `SELECT age(xmin) > age(($1::bigint % 4294967296)::text::xid) FROM accounts WHERE id = 'new-2000'`, c.horizon)
-			})
-			c.limit = c.blocks / 2
-			if more, err := books.closeSome(t.Context(), c); err != nil || !more || c.Bad != 0 {
-				t.Fatalf("%v, %+v, %v", more, c, err)
+			conn := sessionOf(t, db)
+			run := func(sql string, args ...any) {
+				t.Helper()
+				testwait.Must(t, testwait.Err(conn.Exec(t.Context(), sql, args...)))
 			}
-			// Deleted rows stay as long as somebody's snapshot has them, such as that of an ANALYZE.
-			testwait.Eventually(t, testwait.Patience, "the bad account has a place that the closing has passed", func() bool {
-				for _, sql := range move {
-					exec(t, db, sql)
-				}
-				return ask[int64](t, db, `SELECT ((ctid::text::point)[0])::bigint FROM accounts WHERE id = 'new-2000'`) < c.block
-			})
-			c.limit = closeAtMost
-			if more, err := books.closeSome(t.Context(), c); err != nil || more {
-				t.Fatalf("%v, %v", more, err)
+			run(`BEGIN; SELECT pg_current_xact_id(); ` + c.before)
+			run(transferBy, newID(), newID())
+			run(c.then)
+			do(t, money, ledger.Deposit{Account: "cleo", Amount: 5}) // Of a later transaction.
+			closes(t, books, 2)
+			checks(t, books, "beside a transaction", true)
+			do(t, money, ledger.Deposit{Account: "cleo", Amount: 5})
+			run(c.after)
+			checks(t, books, "after its end", true)
+			closes(t, books, 2+c.entries)
+			checks(t, books, "after its closing", true)
+			closes(t, books, 0)
+			if n := seen.fallbacks()["closings"] + seen.fallbacks()["late"]; n > 0 {
+				t.Errorf("%d fallbacks: %v", n, seen.fallbacks())
 			}
-			if c.Bad != 0 {
-				t.Error("the closing has found the bad account")
-			}
-			settled, upto, _, err := books.closeFlows(t.Context(), c.base, c.began)
-			testwait.Must(t, errors.Join(err, books.moveClosing(t.Context(), c, upto, settled)))
-			if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Bad != 1 {
-				t.Errorf("the next closing: %+v, %v", closing, err)
-			}
-			if in, err := books.Integrity(t.Context()); err != nil || in.FirstBadAccount != "new-2000" {
-				t.Errorf("%+v, %v", in, err)
-			}
-			exec(t, db, `UPDATE accounts SET available = 0 WHERE id = 'new-2000'`)
 		})
 	}
+}
+
+// TestWrongClosingsAreDropped: a closing that is wrong accuses no account and hides none. It is dropped, and the next recount makes another.
+func TestWrongClosingsAreDropped(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"a page":          `UPDATE ledger_closing SET books = regexp_replace(books, '"Pages":\[-?\d+', '"Pages":[7')`,
+		"deposits":        `UPDATE ledger_closing SET books = replace(books, '"Deposits":2000', '"Deposits":2007')`,
+		"too many":        `UPDATE ledger_closing SET books = replace(books, '"Accounts":2', '"Accounts":3')`,
+		"another seed":    `UPDATE ledger_closing SET seed = seed + 1`,
+		"another cluster": `UPDATE ledger_closing SET cluster = cluster + 1`,
+		"of long ago":     `UPDATE ledger_closing SET snapshot = concat(a - 2147483648, ':', a - 2147483648, ':') FROM (SELECT ` + nextTransaction + ` AS a) AS a`,
+		"of later":        `UPDATE ledger_closing SET snapshot = concat(a + 1000, ':', a + 1000, ':') FROM (SELECT ` + nextTransaction + ` AS a) AS a`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			useless := !strings.Contains(sql, "books") && !strings.Contains(sql, "seed")
+			if useless {
+				pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
+			}
+			db := tampered(t)
+			var seen recorder
+			db.observer = &seen
+			books, money := large(db), newLedgerService(t, db)
+			fund(t, money, 1000, "ann", "ben")
+			if closing, err := books.CloseBooks(t.Context(), Pace{}); closing != nil || err != nil {
+				t.Errorf("a closing before the first recount: %+v, %v", closing, err)
+			}
+			recounted(t, books, true)
+			before := ask[string](t, db, `SELECT l::text FROM ledger_closing AS l`)
+			exec(t, db, sql)
+			if after := ask[string](t, db, `SELECT l::text FROM ledger_closing AS l`); after == before {
+				t.Fatalf("nothing is changed: %s", after)
+			}
+			do(t, money, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 3})
+			checks(t, books, "from a wrong closing", true)
+			move := `UPDATE accounts SET available = available + CASE id WHEN 'ann' THEN $1::bigint ELSE -$1::bigint END`
+			exec(t, db, move, 1)
+			if in := checks(t, books, "a bad account, and a wrong closing", false); in.FirstBadAccount != "ann" {
+				t.Errorf("%+v", in)
+			}
+			exec(t, db, move, -1)
+			c, err := books.CloseBooks(t.Context(), Pace{})
+			if c != nil || !useless && !errors.Is(err, errUnexplained) || useless && err != nil {
+				t.Errorf("a closing on a wrong one: %+v, %v", c, err)
+			}
+			b, err := books.Books(t.Context(), RunnerOperator)
+			if err != nil || b.Closed != nil {
+				t.Errorf("there is a closing: %+v, %v", b, err)
+			}
+			want := 2
+			if useless {
+				want = 0 // It isn't asked.
+			}
+			if n := seen.fallbacks()["closings"]; n < want || useless && n > 0 {
+				t.Errorf("%d times only a count of everything has agreed, want %d", n, want)
+			}
+			recounted(t, books, true)
+			checks(t, books, "after a recount", true)
+			closes(t, books, 0)
+		})
+	}
+}
+
+// nextTransaction is a number that is greater than that of each row.
+const nextTransaction = `pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
+
+// TestClosingsOfTwoStay: of two closings that were begun on the same one, the later one stays, whichever is written last.
+func TestClosingsOfTwoStay(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
+	db := open(t, Options{URL: database(t)})
+	books, money := large(db), newLedgerService(t, db)
+	fund(t, money, 1000, "ann", "ben")
+	recounted(t, books, true)
+	_, early, err := books.beginClosing(t.Context())
+	testwait.Must(t, err)
+	do(t, money, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 3})
+	closes(t, books, 2)
+	last := closedAt(t, db)
+	exec(t, db, moveClosing, early.at, early.upto, early.snapshot, `{}`, early.seed)
+	if at := closedAt(t, db); !at.Equal(last) {
+		t.Errorf("closed at %s, and not at %s", at, last)
+	}
+	checks(t, books, "after both", true)
 }
 
 // TestNewEntriesAreInNewPartitions: checks and closings look for new entries in the partitions of the time since the last closing, and in no older ones.
@@ -184,93 +244,137 @@ func TestNewEntriesAreInNewPartitions(t *testing.T) {
 	books := large(db)
 	recounted(t, books, true)
 	do(t, newLedgerService(t, db), ledger.Deposit{Account: "old-05", Amount: 12})
-	var base *closedBooks
-	testwait.Must(t, books.snapshot(t.Context(), func(ctx context.Context, tx pgx.Tx) (err error) {
-		base, err = books.closedBooks(ctx, tx)
-		return err
-	}))
-	for name, statement := range map[string]struct {
-		sql  string
-		args []any
-	}{
-		"a check":   {suspectAccounts, []any{maxSuspects, base.horizon, base.from}},
-		"a closing": {closeAccounts, []any{"(0,0)", base.horizon, base.from, "(10,0)"}},
-	} {
-		tx, err := sessionOf(t, db).Begin(t.Context())
-		testwait.Must(t, err)
-		lines, err := pgkit.Rows(t.Context(), tx, pgx.RowTo[string], `EXPLAIN (ANALYZE, COSTS OFF) `+statement.sql, statement.args...)
-		testwait.Must(t, errors.Join(err, tx.Rollback(t.Context())))
-		plan := strings.Join(lines, "\n")
-		if strings.Contains(plan, "entries_first") || !strings.Contains(plan, "entries_") {
-			t.Errorf("%s reads these:\n%s", name, plan)
-		}
+	base, _, err := books.beginClosing(t.Context())
+	testwait.Must(t, err)
+	tx, err := sessionOf(t, db).Begin(t.Context())
+	testwait.Must(t, err)
+	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), byOrder)))
+	lines, err := pgkit.Rows(t.Context(), tx, pgx.RowTo[string], `EXPLAIN (ANALYZE, COSTS OFF) `+books.bookkeeping().sumEntries,
+		base.seed, base.upto, uuid.Max, base.moment.Next, base.moment.Open, nil, nil)
+	testwait.Must(t, errors.Join(err, tx.Rollback(t.Context())))
+	plan := strings.Join(lines, "\n")
+	if strings.Contains(plan, "entries_first") || !strings.Contains(plan, "_id_idx") || strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "entries_pkey") {
+		t.Errorf("it reads these:\n%s", plan)
+	}
+	var summarized int
+	closes(t, books, 2)
+	for _, p := range partitionsOf(t, db) {
+		summarized += ask[int](t, db, `SELECT brin_summarize_new_values(i.indexrelid) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam
+			WHERE i.indrelid = $1::text::regclass AND m.amname = 'brin'`, p)
+	}
+	if summarized != 0 {
+		t.Errorf("%d ranges of entries were not summarized by the closing", summarized)
 	}
 }
 
-// TestLateEntriesAreFound: entries with ids of long before the last closing, as from a server whose clock is days late, are counted; and an account that no
-// closing can close is looked at until it is repaired.
+// partitionsOf are the partitions that new entries are in.
+func partitionsOf(t *testing.T, db *DB) (names []string) {
+	t.Helper()
+	all, err := partitions.List(t.Context(), db.pool, partitions.Entries)
+	testwait.Must(t, err)
+	for _, p := range all {
+		if partitions.Time(p.To).After(time.Now()) && !p.Rest {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// TestLateEntriesAreFound: entries are counted that were committed after a closing with ids of long before it, as from a server whose clock is late: of a day
+// at most by the closing after it, and older ones by a recount.
 func TestLateEntriesAreFound(t *testing.T) {
 	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
+	db := tampered(t)
+	var seen recorder
+	db.observer = &seen
+	books, money := large(db), newLedgerService(t, db)
+	fund(t, money, 1000, "ann", "ben")
+	recounted(t, books, true)
+	late := func(amount int64, by time.Duration) {
+		t.Helper()
+		do(t, money, ledger.Deposit{Account: "ann", Amount: amount})
+		exec(t, db, `UPDATE entries SET id = $1 WHERE abs(amount) = $2`, uuidAt(time.Now().Add(-by)), amount)
+	}
+	events := func(reason string, want int) {
+		t.Helper()
+		if n := seen.fallbacks()[reason]; n != want {
+			t.Errorf("%d fallbacks for %s, want %d", n, reason, want)
+		}
+	}
+	late(5, lateWithin/2)
+	checks(t, books, "late by half a minute", true)
+	closes(t, books, 2)
+	events("late", 0)
+	late(6, lateAtMost/2)
+	checks(t, books, "late by half a day", true)
+	closes(t, books, 2)
+	events("late", 2)
+	checks(t, books, "after its closing", true)
+	closes(t, books, 0)
+	events("late", 2)
+	events("closings", 0)
+	late(7, 3*lateAtMost)
+	checks(t, books, "late by three days", true)
+	events("closings", 1)
+	if c, err := books.CloseBooks(t.Context(), Pace{}); c != nil || !errors.Is(err, errUnexplained) {
+		t.Errorf("a closing: %+v, %v", c, err)
+	}
+	recounted(t, books, true)
+	closes(t, books, 0)
+	checks(t, books, "after a recount", true)
+	events("closings", 2)
+}
+
+// TestWrongEntriesStayNew: a closing that has found a wrong entry, or account, does not count, so that checks go on finding it until it is repaired.
+func TestWrongEntriesStayNew(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
 	db := tampered(t)
 	books, money := large(db), newLedgerService(t, db)
 	fund(t, money, 1000, "ann", "ben")
 	recounted(t, books, true)
-	do(t, money, ledger.Deposit{Account: "ann", Amount: 5})
-	late := func(amount int) {
-		t.Helper()
-		exec(t, db, `UPDATE entries SET id = $1 WHERE abs(amount) = $2`, uuidAt(time.Now().Add(-3*lateIDs)), amount)
-	}
-	late(5)
-	valid := func(when string, want bool) {
-		t.Helper()
-		if in, err := books.Integrity(t.Context()); err != nil || in.Valid != want {
-			t.Errorf("%s: %+v, %v", when, in, err)
-		}
-	}
-	valid("a late entry", true)
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: 1, Balanced: true}) {
-		t.Errorf("a closing of a late entry: %+v, %v", closing, err)
-	}
-	valid("after its closing", true)
-	// The books were last closed before these entries.
+	last := closedAt(t, db)
 	do(t, money, ledger.MakeTransfer{From: "ann", To: "ben", Amount: 3})
-	late(3)
-	exec(t, db, `UPDATE ledger_closing SET at = $1`, time.Now().Add(-4*lateIDs))
-	exec(t, db, `UPDATE entries SET transfer = gen_random_uuid() WHERE account = 'ben' AND amount = 3`)
-	for range 3 {
-		valid("an entry of no transfer", false)
-		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Bad != 1 {
-			t.Errorf("an entry of no transfer: %+v, %v", closing, err)
+	for what, sql := range map[string][2]string{
+		"an entry of no transfer": {
+			`UPDATE entries SET transfer = gen_random_uuid() WHERE account = 'ben' AND amount = 3`,
+			`UPDATE entries AS e SET transfer = (SELECT id FROM transfers WHERE amount = 3) WHERE amount = 3`,
+		},
+		"a balance": {`UPDATE accounts SET available = available + 7 WHERE id = 'ann'`, `UPDATE accounts SET available = available - 7 WHERE id = 'ann'`},
+	} {
+		exec(t, db, sql[0])
+		for range 3 {
+			checks(t, books, what, false)
+			if c, err := books.CloseBooks(t.Context(), Pace{}); err != nil || c.Valid || c.BadTransfers == 0 && c.FirstBadAccount != "ann" {
+				t.Errorf("%s: %+v, %v", what, c, err)
+			}
 		}
+		exec(t, db, sql[1])
+		checks(t, books, "after its repair", true)
 	}
-	exec(t, db, `UPDATE entries AS e SET transfer = (SELECT id FROM transfers WHERE amount = 3) WHERE abs(amount) = 3`)
-	valid("after its repair", true)
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Bad != 0 {
-		t.Errorf("after its repair: %+v, %v", closing, err)
+	if at := closedAt(t, db); !at.Equal(last) {
+		t.Errorf("the last closing is that of %s, not of %s", at, last)
 	}
-	if at := ask[time.Time](t, db, `SELECT at FROM ledger_closing`); time.Since(at) > lateIDs {
-		t.Errorf("closed at %s", at)
-	}
+	closes(t, books, 2)
 }
 
 func TestClosingsTakeParts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		why                     string
-		limit, n, entries, next int64
+		why     string
+		last    time.Duration
+		entries int64
+		next    time.Duration
 	}{
-		{"as much as a part should do", 8, 512, 256, 8},
-		{"hot accounts", 8, 512, 19_000, closeAtLeast},
-		{"an account with very many entries", closeAtFirst, 1, 1 << 20, closeAtLeast},
-		{"four times as much", 8, 512, 1792, 2},
-		{"little", 8, 128, 64, 16},
-		{"nothing has changed", 8, 0, 0, 16},
-		{"the most", closeAtMost, 0, 0, closeAtMost},
-		{"the least", closeAtLeast, 100, 1 << 40, closeAtLeast},
-		{"from the least up", closeAtLeast, 10, 10, 2 * closeAtLeast},
+		{"as much as a part should do", time.Second, closeWork, time.Second},
+		{"four times as much", time.Second, 4 * closeWork, time.Second / 4},
+		{"nothing new", time.Second, 0, 2 * time.Second},
+		{"a little more than half", time.Second, closeWork * 10 / 16, 1600 * time.Millisecond},
+		{"very many at one time", closeAtLeast, 1 << 40, closeAtLeast},
 	} {
-		if next := closeNext(c.limit, c.n, c.entries); next != c.next {
-			t.Errorf("%s, %d accounts in %d blocks with %d entries: %d, want %d", c.why, c.n, c.limit, c.entries, next, c.next)
+		if next := closeNext(c.last, c.entries, closeWork); next != c.next {
+			t.Errorf("%s, %d entries in %v: %v, want %v", c.why, c.entries, c.last, next, c.next)
 		}
 	}
 }

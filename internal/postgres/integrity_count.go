@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -29,38 +28,29 @@ const (
 	placeOfPiece = `concat_ws(' ', (SELECT oid FROM pg_database WHERE datname = current_database()), (SELECT upto FROM archived), `
 	placeOfThis  = placeOfPiece + `pg_relation_filenode($7::text::regclass))`
 
-	beginRecount = `SELECT pg_current_snapshot()::text, statement_timestamp(),
+	beginRecount = `SELECT ` + thisMoment + `, statement_timestamp(),
 		pg_relation_size('accounts') / current_setting('block_size')::bigint, current_setting('transaction_read_only')::boolean`
 	// selectPieces are the tables that have the rows of one: its partitions, or itself.
 	selectPieces = `SELECT relid::text, pg_relation_size(relid) / current_setting('block_size')::bigint, ` + placeOfPiece + `pg_relation_filenode(relid))
 		FROM (SELECT relid FROM pg_partition_tree($1::text::regclass) WHERE isleaf UNION SELECT oid FROM pg_class WHERE oid = $1::text::regclass AND relkind = 'r') AS p ORDER BY relid::oid`
-	// sumForwardWeights sums what was archived by weight, as sumWeights does.
-	sumForwardWeights = `SELECT coalesce(sum((hashtextextended(account, hashtextextended(currency, $1::bigint)) & 536870911) * amount), 0)::text
-		FROM brought_forward WHERE side = 0`
-	// sumWeights sums all money by weight: a number of 29 bits, made of the account and its currency, that nobody can foresee.
-	sumWeights = `SELECT currency, coalesce(sum((hashtextextended(id, hashtextextended(currency, $1::bigint)) & 536870911) * (available::numeric + held)), 0)::text,
-		sum(available)::text, sum(held)::text FROM accounts GROUP BY currency`
-	// markAccounts closes all accounts on the word of the first recount, which begins, and counts their entries. Nothing is checked from
-	// these closings on before it has ended. Later recounts close nothing.
-	markAccounts = `INSERT INTO closed_accounts (account, version, available, held) SELECT id, version, available, held FROM accounts
-		WHERE NOT EXISTS (SELECT FROM ledger_recounts WHERE finished_at IS NOT NULL) ON CONFLICT DO NOTHING`
+	// sumForwardWeights sums what was archived by weight, as inside does.
+	sumForwardWeights = `SELECT coalesce(sum(` + weightOf + ` * amount), 0)::text
+		FROM (SELECT amount, hashtextextended(account, ` + hashSeed + `) AS hash FROM brought_forward WHERE side = 0) AS b`
 
 	// countEntries counts the entries in some blocks, by currency: the hashes of the sides of transfers, the accounts' money by weight, the
-	// entries that belong to no account of their currency, what came in and went out, and what of it is in entries up to $8. Nothing is grouped
-	// by account, so that sums stay small; a product of a small amount fits into 64 bits.
+	// entries that belong to no account of their currency, and what came in and went out. Nothing is grouped by account, so that sums stay small.
 	countEntries = `
 	WITH counted AS (
-		SELECT e.currency, e.amount, e.transfer, e.id <= $8 AS settled, hashtextextended(e.account, hashtextextended(e.currency, $6::bigint)) AS hash,
-			a.currency IS DISTINCT FROM e.currency AS strange, e.amount BETWEEN -8589934592 AND 8589934592 AS small,
+		SELECT e.currency, e.amount, e.transfer, hashtextextended(e.account, hashtextextended(e.currency, $6::bigint)) AS hash,
+			a.currency IS DISTINCT FROM e.currency AS strange, abs(e.amount) / 2` + halfSmall + ` AS small,
 			e.version = 0 AND (e.account = 'outside/' || e.currency OR e.account LIKE 'transit/%') AS outside
 		FROM entries AS e LEFT JOIN accounts AS a ON a.id = e.account
 		WHERE e.ctid >= $1::text::tid AND e.ctid < $2::text::tid AND ` + countedEntries + ` OFFSET 0)
 	SELECT currency, count(*), coalesce(sum(uuid_hash_extended(transfer, hashint8extended(amount, hash))) FILTER (WHERE transfer >= ` + beginning + `), 0)::text,
-		(coalesce(sum((hash & 536870911) * amount) FILTER (WHERE NOT outside AND small), 0)
-			+ coalesce(sum((hash & 536870911)::numeric * amount) FILTER (WHERE NOT outside AND NOT small), 0))::text,
+		(coalesce(sum(` + weightOf + ` * amount) FILTER (WHERE NOT outside AND small), 0)
+			+ coalesce(sum(` + weightOf + `::numeric * amount) FILTER (WHERE NOT outside AND NOT small), 0))::text,
 		count(*) FILTER (WHERE strange AND NOT outside),
 		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0), 0)::text,
-		coalesce(sum(-amount) FILTER (WHERE outside AND amount < 0 AND settled), 0)::text, coalesce(sum(amount) FILTER (WHERE outside AND amount > 0 AND settled), 0)::text,
 		` + placeOfThis + `
 	FROM counted GROUP BY currency`
 	// countTransfers sums the hashes of the sides that the completed transfers in some blocks must have.
@@ -88,7 +78,7 @@ var errTablesMoved = errors.New("the tables were written anew")
 func newRecount() *recount {
 	return &recount{id: newID(), recountState: recountState{
 		Seed:    rand.Int64(), //nolint:gosec // It is no secret: it only must not be the same each time.
-		Entries: new(big.Int), Sides: new(big.Int), Accounts: new(big.Int), In: holdings{}, Flows: flows{}, Old: flows{},
+		Entries: new(big.Int), Sides: new(big.Int), Accounts: new(big.Int), In: holdings{}, Flows: flows{},
 	}}
 }
 
@@ -97,8 +87,7 @@ func (r *recount) begin(ctx context.Context, tx pgx.Tx, o RecountOptions) (begun
 	if _, err := tx.Exec(ctx, scanFreely); err != nil {
 		return false, err
 	}
-	var snapshot string
-	if err := tx.QueryRow(ctx, beginRecount).Scan(&snapshot, &r.began, &r.Beside, &r.readOnly); err != nil {
+	if err := tx.QueryRow(ctx, beginRecount).Scan(&r.snapshot, &r.began, &r.Beside, &r.readOnly); err != nil {
 		return false, err
 	}
 	for step, table := range [...]string{recountEntries: partitions.Entries, recountTransfers: partitions.Transfers} {
@@ -107,27 +96,18 @@ func (r *recount) begin(ctx context.Context, tx pgx.Tx, o RecountOptions) (begun
 			return false, err
 		}
 	}
-	if err := r.read(snapshot); err != nil {
+	if r.At, err = readMoment(r.snapshot); err != nil {
 		return false, err
 	}
-	r.Settled = uuidAt(r.began.Add(-settledAfter))
 	if err := r.bringForward(ctx, tx); err != nil {
 		return false, err
 	}
-	rows, err := tx.Query(ctx, sumWeights, r.Seed)
-	if err != nil {
+	var now books
+	if r.In, now, err = inside(ctx, tx, r.Seed); err != nil {
 		return false, err
 	}
-	var currency, weighed, available, held string
-	if _, err := pgx.ForEachRow(rows, []any{&currency, &weighed, &available, &held}, func() error {
-		n, err := integers(weighed, available, held)
-		if err == nil {
-			r.Accounts.Add(r.Accounts, n[0])
-			r.In[currency] = balance{n[1], n[2]}
-		}
-		return err
-	}); err != nil {
-		return false, err
+	for _, page := range now.Pages {
+		r.Accounts.Add(r.Accounts, page)
 	}
 	suspects, err := pgkit.Rows(ctx, tx, pgx.RowTo[string], suspectHolds, 1)
 	if err != nil {
@@ -146,20 +126,20 @@ func (r *recount) begin(ctx context.Context, tx pgx.Tx, o RecountOptions) (begun
 	if err != nil {
 		return false, err
 	}
-	tag, err := tx.Exec(ctx, insertRecount, r.id, o.Runner, r.began, string(state))
-	if err != nil || tag.RowsAffected() == 0 {
+	balances, err := json.Marshal(now)
+	if err != nil {
 		return false, err
 	}
-	_, err = tx.Exec(ctx, markAccounts)
-	return true, err
+	r.balances = string(balances)
+	tag, err := tx.Exec(ctx, insertRecount, r.id, o.Runner, r.began, string(state), r.snapshot, r.balances)
+	return err == nil && tag.RowsAffected() > 0, err
 }
 
 // bringForward begins the sums with what was archived.
 func (r *recount) bringForward(ctx context.Context, tx pgx.Tx) (err error) {
-	if r.Flows, err = flowsForward(ctx, tx); err != nil {
+	if r.Flows, err = readFlows(ctx, tx, sumForward); err != nil {
 		return err
 	}
-	r.Old = r.Flows.plus(nil)
 	var weighed string
 	if err := tx.QueryRow(ctx, sumForwardWeights, r.Seed).Scan(&weighed); err != nil {
 		return err
@@ -167,27 +147,6 @@ func (r *recount) bringForward(ctx context.Context, tx pgx.Tx) (err error) {
 	n, err := integers(weighed)
 	if err == nil {
 		r.Entries = n[0]
-	}
-	return err
-}
-
-// read reads a snapshot, as PostgreSQL spells it. Rows have the lower 32 bits of their transaction's number.
-func (r *recount) read(snapshot string) error {
-	parts := strings.Split(snapshot, ":")
-	if len(parts) != 3 {
-		return fmt.Errorf("snapshot %q", snapshot)
-	}
-	number := func(text string) (string, error) {
-		n, err := strconv.ParseUint(text, 10, 64)
-		return strconv.FormatUint(n&(1<<32-1), 10), err
-	}
-	next, err := number(parts[1])
-	r.Next, r.Open = next, []string{}
-	if parts[2] != "" {
-		for text := range strings.SplitSeq(parts[2], ",") {
-			open, bad := number(text)
-			r.Open, err = append(r.Open, open), errors.Join(err, bad)
-		}
 	}
 	return err
 }
@@ -272,7 +231,7 @@ func (r *recount) add(part *recountState) {
 	r.Sides.Add(r.Sides, part.Sides)
 	r.Counted += part.Counted
 	r.Bad += part.Bad
-	r.Flows, r.Old = r.Flows.plus(part.Flows), r.Old.plus(part.Old)
+	r.Flows = r.Flows.plus(part.Flows)
 }
 
 // countBlocks counts the entries or the transfers in some blocks into a part. The blocks of a step's tables are numbered through.
@@ -307,7 +266,7 @@ func (p piece) of(table, sql string) string {
 // countTransfers counts the transfers in some blocks of a table. It returns the table's place.
 func (r *recount) countTransfers(ctx context.Context, tx pgx.Tx, part *recountState, p piece, first, last string) (place string, err error) {
 	var paid, got string
-	if err := tx.QueryRow(ctx, p.of(partitions.Transfers, countTransfers), first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, p.Name).
+	if err := tx.QueryRow(ctx, p.of(partitions.Transfers, countTransfers), first, last, r.At.Next, r.At.Open, r.began.Add(-wraps), r.Seed, p.Name).
 		Scan(&paid, &got, &place); err != nil {
 		return "", err
 	}
@@ -321,23 +280,22 @@ func (r *recount) countTransfers(ctx context.Context, tx pgx.Tx, part *recountSt
 // countEntries counts the entries in some blocks of a table. It returns the table's place.
 func (r *recount) countEntries(ctx context.Context, tx pgx.Tx, part *recountState, p piece, first, last string) (place string, err error) {
 	place = p.Place
-	rows, err := tx.Query(ctx, p.of(partitions.Entries, countEntries), first, last, r.Next, r.Open, r.began.Add(-wraps), r.Seed, p.Name, r.Settled)
+	rows, err := tx.Query(ctx, p.of(partitions.Entries, countEntries), first, last, r.At.Next, r.At.Open, r.began.Add(-wraps), r.Seed, p.Name)
 	if err != nil {
 		return "", err
 	}
 	var (
-		currency, sides, weighed, in, out, oldIn, oldOut string
-		entries, bad                                     int64
+		currency, sides, weighed, in, out string
+		entries, bad                      int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &in, &out, &oldIn, &oldOut, &place}, func() error {
-		n, err := integers(sides, weighed, in, out, oldIn, oldOut)
+	_, err = pgx.ForEachRow(rows, []any{&currency, &entries, &sides, &weighed, &bad, &in, &out, &place}, func() error {
+		n, err := integers(sides, weighed, in, out)
 		if err == nil {
 			part.Counted += entries
 			part.Bad += bad
 			part.Sides.Add(part.Sides, n[0])
 			part.Entries.Add(part.Entries, n[1])
 			part.Flows[currency] = part.Flows.of(currency).plus(flow{n[2], n[3]})
-			part.Old[currency] = part.Old.of(currency).plus(flow{n[4], n[5]})
 		}
 		return err
 	})

@@ -18,22 +18,24 @@ import (
 )
 
 const (
-	insertRecount = `INSERT INTO ledger_recounts (id, runner, began_at, worked_at, state) VALUES ($1, $2, $3, clock_timestamp(), $4)
+	insertRecount = `INSERT INTO ledger_recounts (id, runner, began_at, worked_at, state, snapshot, balances) VALUES ($1, $2, $3, clock_timestamp(), $4, $5, $6)
 		ON CONFLICT (runner) WHERE finished_at IS NULL DO NOTHING`
 	dropRecount = `DELETE FROM ledger_recounts WHERE runner = $1 AND finished_at IS NULL`
-	openRecount = `SELECT id, began_at, round, state FROM ledger_recounts WHERE runner = $1 AND finished_at IS NULL`
+	openRecount = `SELECT id, began_at, round, state, snapshot, balances FROM ledger_recounts WHERE runner = $1 AND finished_at IS NULL`
 	saveRecount = `UPDATE ledger_recounts SET state = $3, round = round + 1, worked_at = clock_timestamp()
 		WHERE id = $1 AND round = $2 AND finished_at IS NULL`
 	endRecount = `WITH ended AS (
 			UPDATE ledger_recounts SET finished_at = clock_timestamp(), valid = $3, first_bad_account = $4, bad_transfers = $5, round = round + 1
 			WHERE id = $1 AND round = $2 AND finished_at IS NULL RETURNING id, runner)
 		DELETE FROM ledger_recounts AS r USING ended AS e WHERE r.runner = e.runner AND r.id <> e.id`
-	// startClosings gives closings what they go on from. What they have summed themselves gives way: it is counted now.
-	startClosings = `INSERT INTO ledger_closing (at, settled, sums) VALUES ($1, $2, $3)
-		ON CONFLICT (one) DO UPDATE SET settled = excluded.settled, sums = excluded.sums`
-	selectBooksKept = `SELECT ` + manyEntries + `, ` + sizeOfEntries + booksKept
-	booksKept       = `, count(*) FILTER (WHERE finished_at IS NULL AND runner = $2) > 0,
-		clock_timestamp() - (SELECT at FROM ledger_closing), clock_timestamp() - max(began_at) FILTER (WHERE finished_at IS NOT NULL),
+	// startClosing gives closings what they go on from, where there is none. What they have counted themselves stays: it is newer.
+	startClosing = `INSERT INTO ledger_closing AS c (at, upto, snapshot, seed, books, cluster) VALUES ($1, $2, $3, $4, $5, ` + thisCluster + `)` + overUseless +
+		usableClosing + `) IS NOT TRUE`
+	overUseless = ` ON CONFLICT (one) DO UPDATE SET at = excluded.at, upto = excluded.upto, snapshot = excluded.snapshot, seed = excluded.seed, books = excluded.books,
+		cluster = excluded.cluster WHERE (`
+	selectBooksKept = `SELECT ` + manyEntries + `, ` + sizeOfEntries + booksKept + usableClosing + booksBegun
+	booksKept       = `, count(*) FILTER (WHERE finished_at IS NULL AND runner = $2) > 0, clock_timestamp() - (SELECT at FROM ledger_closing AS c WHERE `
+	booksBegun      = `), clock_timestamp() - max(began_at) FILTER (WHERE finished_at IS NOT NULL),
 		coalesce((array_agg(valid ORDER BY began_at DESC) FILTER (WHERE finished_at IS NOT NULL))[1], true) FROM ledger_recounts`
 )
 
@@ -76,6 +78,8 @@ type recount struct {
 	round    int64
 	readOnly bool // it can't be saved
 	resumed  bool
+	snapshot string // in which it began
+	balances string // as [books]
 	recountState
 }
 
@@ -88,10 +92,8 @@ type piece struct {
 
 // recountState is what is kept of it.
 type recountState struct {
-	Next     string   // the first transaction that had no number
-	Open     []string // the transactions that were under way
+	At       moment
 	Seed     int64
-	Settled  uuid.UUID
 	Pieces   [2][]piece // of entries, of transfers
 	Beside   int64      // blocks of accounts, which are read with each part of the entries
 	Step     int
@@ -105,7 +107,6 @@ type recountState struct {
 	Holds    bool     // whether all held money is that of holds
 	In       holdings
 	Flows    flows
-	Old      flows // up to Settled
 }
 
 // Recount counts all entries, transfers and legs, and compares them with the balances as they were when it began. It goes over the tables
@@ -125,7 +126,7 @@ func (l *Ledger) Recount(ctx context.Context, o RecountOptions) (ledger.Integrit
 func (l *Ledger) recount(ctx context.Context, o RecountOptions) (ledger.Integrity, error) {
 	var large bool
 	err := l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.books().large, l.wholeBelow).Scan(&large)
+		return tx.QueryRow(ctx, l.bookkeeping().large, l.wholeBelow).Scan(&large)
 	})
 	if err != nil {
 		return ledger.Integrity{}, err
@@ -222,7 +223,7 @@ func (l *Ledger) goOn(ctx context.Context, runner string) (*recount, error) {
 	r := recount{resumed: true}
 	var state string
 	err := l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, openRecount, runner).Scan(&r.id, &r.began, &r.round, &state)
+		return tx.QueryRow(ctx, openRecount, runner).Scan(&r.id, &r.began, &r.round, &state, &r.snapshot, &r.balances)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
@@ -270,18 +271,30 @@ func (l *Ledger) endRecount(ctx context.Context, r *recount) (ledger.Integrity, 
 	if r.readOnly {
 		return out, nil
 	}
-	sums, err := json.Marshal(r.Old)
-	if err != nil {
-		return out, err
-	}
-	err = pgx.BeginFunc(ctx, l.db.pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, l.db.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, endRecount, r.id, r.round, out.Valid, out.FirstBadAccount, out.BadTransfers)
 		if err == nil && r.agrees() {
-			_, err = tx.Exec(ctx, startClosings, r.began, r.Settled, string(sums))
+			err = r.startClosing(ctx, tx)
 		}
 		return err
 	})
 	return out, err
+}
+
+// startClosing makes a closing of the balances as they were when the recount began, which its entries have proven.
+func (r *recount) startClosing(ctx context.Context, tx pgx.Tx) error {
+	var proven books
+	if err := json.Unmarshal([]byte(r.balances), &proven); err != nil {
+		return err
+	}
+	proven.Flows = r.Flows
+	text, err := json.Marshal(proven)
+	if err != nil {
+		return err
+	}
+	c := closedBooks{at: r.began, snapshot: &r.snapshot}
+	_, err = tx.Exec(ctx, startClosing, c.at, c.settled(), c.snapshot, r.Seed, string(text))
+	return err
 }
 
 // Books is what was done with the books so far.
@@ -296,7 +309,7 @@ type Books struct {
 // Books returns it. Recounts under way are those of one runner.
 func (l *Ledger) Books(ctx context.Context, runner string) (b Books, err error) {
 	err = l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		return tx.QueryRow(ctx, l.books().kept, l.wholeBelow, runner).Scan(&b.Large, &b.Size, &b.UnderWay, &b.Closed, &b.Recounted, &b.Valid)
+		return tx.QueryRow(ctx, l.bookkeeping().kept, l.wholeBelow, runner).Scan(&b.Large, &b.Size, &b.UnderWay, &b.Closed, &b.Recounted, &b.Valid)
 	})
 	if err != nil {
 		err = fmt.Errorf("postgres: read what was done with the books: %w", err)

@@ -59,8 +59,8 @@ func TestBooksAddUpUnderLoad(t *testing.T) {
 		books.Go(func() error {
 			l := large(db)
 			for round := range 6 {
-				closing, err := l.CloseAccounts(inBooks, Pace{})
-				if err != nil || closing == nil || !closing.Balanced || closing.Bad != 0 {
+				closing, err := l.CloseBooks(inBooks, Pace{})
+				if err != nil || closing == nil || !closing.Valid {
 					return fmt.Errorf("closing %d: %+v: %w", round, closing, errors.Join(err))
 				}
 				in, err := l.Integrity(inBooks)
@@ -85,7 +85,7 @@ func TestBooksAddUpUnderLoad(t *testing.T) {
 	if ended[0]+ended[1] == 0 {
 		t.Error("no recount came to its end")
 	}
-	for _, reason := range []string{"recount", "closings"} {
+	for _, reason := range []string{"recount", "closings", "late"} {
 		if n := seen.fallbacks()[reason]; n > 0 {
 			t.Errorf("%d times only a count of everything has agreed: %s", n, reason)
 		}
@@ -180,149 +180,6 @@ func TestRecountBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestClosingsHeal: a closing that is wrong is no proof against an account, nor do sums of the outside that are.
-func TestClosingsHeal(t *testing.T) {
-	t.Parallel()
-	db := open(t, Options{URL: database(t), MaxConns: 4})
-	books := large(db)
-	money := newLedgerService(t, db)
-	fund(t, money, 1000, "ann", "ben")
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); closing != nil || err != nil {
-		t.Errorf("a closing before the first recount: %+v, %v", closing, err)
-	}
-	recounted(t, books, true)
-	// Entries whose ids are passed already, as from a server whose clock is late.
-	exec(t, db, `UPDATE ledger_closing SET settled = $1, sums = '{"EUR":{"Deposits":2000,"Withdrawals":0}}'`, uuidAt(time.Now().Add(time.Hour)))
-	do(t, money, ledger.Deposit{Account: "ann", Amount: 5})
-	exec(t, db, `UPDATE closed_accounts SET available = available + 7 WHERE account = 'ben'`)
-	valid := func(when string) {
-		t.Helper()
-		if in, err := books.Integrity(t.Context()); err != nil || !in.Valid || in.Currencies[0].Deposits.Int64() != 2005 {
-			t.Errorf("%s: %+v, %v", when, in, err)
-		}
-	}
-	valid("before the closing")
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: 2, Balanced: true}) {
-		t.Errorf("%+v, %v", closing, err)
-	}
-	valid("after it")
-	if n := ask[int64](t, db, `SELECT sum(available)::bigint FROM closed_accounts`); n != 2005 {
-		t.Errorf("closed at %d", n)
-	}
-	if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Balanced: true}) {
-		t.Errorf("%+v, %v", closing, err)
-	}
-}
-
-// TestWrongClosingsHideNoAccount: a bad account is found behind more wrong closings than a check looks at, and one that was never closed is
-// not taken as it is by a recount that begins.
-func TestWrongClosingsHideNoAccount(t *testing.T) {
-	t.Parallel()
-	db := tampered(t)
-	var seen recorder
-	db.observer = &seen
-	books := large(db)
-	fund(t, newLedgerService(t, db), 1000, "ann", "ben")
-	exec(t, db, `INSERT INTO accounts SELECT 'aaa-' || i, 'EUR', 0, 0, 0, now() FROM generate_series(1, $1::integer) AS i`, maxSuspects)
-	recounted(t, books, true)
-	exec(t, db, `UPDATE closed_accounts SET available = 1 WHERE account LIKE 'aaa-%'`)
-	if in, err := books.Integrity(t.Context()); err != nil || !in.Valid {
-		t.Errorf("wrong closings: %+v, %v", in, err)
-	}
-	move := `UPDATE accounts SET available = available + CASE id WHEN 'ann' THEN $1::bigint ELSE -$1::bigint END WHERE id IN ('ann', 'ben')`
-	exec(t, db, move, 1)
-	if in, err := books.Integrity(t.Context()); err != nil || in.Valid || in.FirstBadAccount != "ann" {
-		t.Errorf("wrong closings, and a bad account: %+v, %v", in, err)
-	}
-	if n := seen.fallbacks()["closings"]; n != 2 {
-		t.Errorf("counted everything for wrong closings %d times, want 2", n)
-	}
-	recounted(t, books, false)
-	want := 1
-	if !books.tellsRows() {
-		want = 0 // It has no parts that could disagree.
-	}
-	if n := seen.fallbacks()["recount"]; n != want {
-		t.Errorf("counted everything for a recount %d times, want %d", n, want)
-	}
-	exec(t, db, move, -1)
-	exec(t, db, `INSERT INTO accounts VALUES ('eve', 'USD', 0, 0, 1, now()), ('fay', 'USD', 0, 0, 1, now())`)
-	exec(t, db, `INSERT INTO entries VALUES ('eve', $1::uuid, 1, gen_random_uuid(), 5, 'USD', now()), ('fay', $1::uuid, 1, gen_random_uuid(), -5, 'USD', now())`, newID())
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	if _, err := books.Recount(ctx, RecountOptions{Runner: RunnerServer, Blocks: 1, AtOnce: 1, Progress: func(RecountProgress) { stop() }}); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if in, err := books.Integrity(t.Context()); err != nil || in.Valid || in.FirstBadAccount != "eve" {
-		t.Errorf("new accounts, and a recount under way: %+v, %v", in, err)
-	}
-}
-
-// TestHorizonHidesNoAccount: a closing passes over rows that are older than the last one's horizon, and over no others.
-func TestHorizonHidesNoAccount(t *testing.T) {
-	t.Parallel()
-	pgtest.Needs(t, pgkit.RowVersions)
-	db := tampered(t)
-	books, money := large(db), newLedgerService(t, db)
-	fund(t, money, 1000, "ann", "ben")
-	fund(t, money, 0, "zoe")
-	do(t, money, ledger.MakeTransfer{From: "ann", To: "zoe", Amount: 5})
-	do(t, money, ledger.MakeTransfer{From: "zoe", To: "ann", Amount: 5})
-	recounted(t, books, true)
-	closes := func(when string, closed int64) {
-		t.Helper()
-		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || *closing != (Closing{Closed: closed, Balanced: true}) {
-			t.Errorf("%s: %+v, %v", when, closing, err)
-		}
-	}
-	closes("at first", 0) // The recount has closed all.
-	// A wrong closing shows which accounts are looked at.
-	for _, horizon := range []struct {
-		when, sql string
-		closed    int64
-	}{
-		{"the account is older", `UPDATE ledger_closing SET horizon = ` + nextTransaction, 0},
-		{"the account may be newer", `UPDATE ledger_closing SET horizon = (SELECT xmin::text::bigint FROM accounts WHERE id = 'ann')`, 1},
-		{"restored into another cluster", `UPDATE ledger_closing SET cluster = cluster + 1, horizon = ` + nextTransaction, 1},
-		{"as many transactions as there are numbers ago", `UPDATE ledger_closing SET horizon = ` + nextTransaction + ` - 2147483648`, 1},
-		{"nothing is known", `UPDATE ledger_closing SET horizon = NULL, cluster = NULL`, 1},
-	} {
-		exec(t, db, `UPDATE closed_accounts SET available = available + 1 WHERE account = 'ann'`)
-		exec(t, db, horizon.sql)
-		closes(horizon.when, horizon.closed)
-		exec(t, db, `UPDATE closed_accounts SET available = 1000 WHERE account = 'ann'`)
-	}
-
-	finds := func(when, account string) {
-		t.Helper()
-		if in, err := books.Integrity(t.Context()); err != nil || in.Valid || in.FirstBadAccount != account {
-			t.Errorf("%s: %+v, %v", when, in, err)
-		}
-	}
-	// What a nested transaction writes has a number that no snapshot tells.
-	tx, err := sessionOf(t, db).Begin(t.Context())
-	testwait.Must(t, err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	testwait.Must(t, testwait.Err(tx.Exec(t.Context(), `SAVEPOINT a; UPDATE accounts SET available = available + 7 WHERE id = 'ann'; RELEASE a`)))
-	do(t, money, ledger.Deposit{Account: "ben", Amount: 5})
-	closes("beside a transaction", 1)
-	testwait.Must(t, tx.Commit(t.Context()))
-	finds("committed after the closing", "ann")
-	for range 2 {
-		if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil || closing.Bad != 1 || closing.Balanced {
-			t.Errorf("a bad account: %+v, %v", closing, err)
-		}
-		finds("after a closing that has seen it", "ann")
-	}
-	exec(t, db, `UPDATE accounts SET available = available - 7 WHERE id = 'ann'`)
-	closes("after the repair", 0)                        // It is as it was closed.
-	exec(t, db, `DELETE FROM accounts WHERE id = 'zoe'`) // It has entries, and no money.
-	finds("an account is gone", "zoe")
-}
-
-// nextTransaction has a number that is greater than that of each row.
-const nextTransaction = `pg_snapshot_xmax(pg_current_snapshot())::text::bigint`
-
 // TestNewEntriesAreCheckedAtOnce changes what was written since the last closing.
 func TestNewEntriesAreCheckedAtOnce(t *testing.T) {
 	t.Parallel()
@@ -353,7 +210,7 @@ func TestNewEntriesAreCheckedAtOnce(t *testing.T) {
 			if in, err := books.Integrity(t.Context()); err != nil || in.Valid {
 				t.Errorf("%+v, %v", in, err)
 			}
-			if closing, err := books.CloseAccounts(t.Context(), Pace{}); err != nil {
+			if closing, err := books.CloseBooks(t.Context(), Pace{}); err != nil {
 				t.Errorf("%+v, %v", closing, err)
 			}
 			if in, err := books.Integrity(t.Context()); err != nil || in.Valid {

@@ -168,6 +168,7 @@ func migrateWith(ctx context.Context, url string, elections pglock.Schema, files
 				applied = append(applied, Migration{Version: r.Source.Version, Name: r.Source.Path, AppliedAt: &now})
 			}
 			if err == nil {
+				defer reportSlow(ctx, url, "partitions of the history", report)()
 				return partition(ctx, url)
 			}
 			// A step that somebody has cancelled, or whose rows are in its way, would end so again.
@@ -217,6 +218,9 @@ func partition(ctx context.Context, url string) (err error) {
 	}
 	for start := time.Now(); ; {
 		err := partitions.Convert(ctx, conn, time.Now())
+		if err == nil {
+			err = partitions.Index(ctx, conn)
+		}
 		switch {
 		case !isLockTimeout(err):
 			return err
@@ -228,6 +232,19 @@ func partition(ctx context.Context, url string) (err error) {
 			return ctx.Err()
 		}
 	}
+}
+
+// indexHistory makes the index by which new entries are found, where it is missing.
+func indexHistory(ctx context.Context, db *DB) (err error) {
+	if without, err := partitions.Unindexed(ctx, db.pool); err != nil || len(without) == 0 {
+		return err
+	}
+	conn, err := connect(ctx, db.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	return partitions.Index(ctx, conn)
 }
 
 // askVacuum has autovacuum leave the tables that a step wants to change.

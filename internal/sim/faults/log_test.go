@@ -93,7 +93,7 @@ func TestBooksUnbalanced(t *testing.T) {
 	server.posts(t, "/v1/transfers", `{"from":"ann","to":"ben","amount":5}`, nil)
 }
 
-// TestBooksLate has another session keep the rows of closings locked, so that no account is closed any more.
+// TestBooksLate has another session keep the row of the last closing locked, so that none comes after it.
 func TestBooksLate(t *testing.T) {
 	torture(t)
 	database := newDatabase(t)
@@ -102,12 +102,12 @@ func TestBooksLate(t *testing.T) {
 	s := newStage(t, database, server)
 	conn := pgtest.Connect(t, database)
 	closed := func() (at time.Time, err error) {
-		err = conn.QueryRow(t.Context(), `SELECT at FROM ledger_closing WHERE horizon IS NOT NULL`).Scan(&at)
+		err = conn.QueryRow(t.Context(), `SELECT at FROM ledger_closing WHERE snapshot IS NOT NULL`).Scan(&at)
 		return at, err
 	}
 	testwait.Eventually(t, patience, "a recount, and a closing after it", func() bool { _, err := closed(); return err == nil })
 	server.accounts(t, "ann")
-	blocks(t, database, `LOCK TABLE closed_accounts IN SHARE MODE`)
+	blocks(t, database, `LOCK TABLE ledger_closing IN SHARE MODE`)
 	s.breaks()
 	server.posts(t, "/v1/deposits", `{"account":"ann","amount":5}`, nil)
 	s.fires("FairleadBooksLate")
@@ -117,7 +117,7 @@ func TestBooksLate(t *testing.T) {
 	if said := s.operator.runs(t, section, `psql "$FAIRLEAD_DATABASE_URL" -c "SELECT 'closing'`); !strings.Contains(said, "recount of the server") {
 		t.Error("the runbook's statement does not show the recount")
 	}
-	section.says(t, "If another session has locked rows of `closed_accounts`, end it")
+	section.says(t, "If another session has locked the row of `ledger_closing`, end it")
 	unblocks(t, s)
 	s.ends("FairleadBooksLate", "pg_terminate_backend of the session")
 	if now, err := closed(); err != nil || !now.After(before) {

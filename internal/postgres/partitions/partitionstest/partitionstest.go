@@ -22,6 +22,9 @@ func Begin(ctx context.Context, conn *pgx.Conn, then, now time.Time) error {
 	if err := partitions.Convert(ctx, conn, then); err != nil {
 		return err
 	}
+	if err := partitions.Index(ctx, conn); err != nil {
+		return err
+	}
 	_, err := partitions.Extend(ctx, conn, now)
 	return err
 }

@@ -1,0 +1,67 @@
+package partitions
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/internal/pgkit"
+)
+
+// byID is the index by which the newest entries are found. It has the least and the greatest id of each megabyte of a table (a BRIN index), in a
+// few kilobytes, so that commands write it only now and then.
+const (
+	byID          = Entries + "_by_id"
+	selectByID    = `SELECT to_regclass('` + byID + `') IS NOT NULL`
+	makeByID      = `CREATE INDEX IF NOT EXISTS ` + byID + ` ON ONLY ` + Entries + ` USING brin (id)`
+	selectWithout = `SELECT c.oid::regclass::text FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
+		WHERE i.inhparent = '` + Entries + `'::regclass AND NOT i.inhdetachpending AND NOT EXISTS (
+			SELECT FROM pg_index AS x JOIN pg_inherits AS xi ON xi.inhrelid = x.indexrelid WHERE x.indrelid = c.oid AND xi.inhparent = to_regclass('` + byID + `'))
+		ORDER BY 1`
+)
+
+// Unindexed returns the partitions of the entries that lack the index of their ids. Those that are made later have it.
+func Unindexed(ctx context.Context, q Querier) ([]string, error) {
+	return rows(ctx, q, pgx.RowTo[string], selectWithout)
+}
+
+// Index makes that index where it is missing. Commands go on meanwhile: each partition is read once, which takes a second for some millions of rows. It
+// waits for the transactions that have used the partition to end.
+//
+// Errors: those of [Convert].
+func Index(ctx context.Context, conn *pgx.Conn) error {
+	there, err := rows(ctx, conn, pgx.RowTo[bool], selectByID)
+	if err != nil {
+		return err
+	}
+	if !there[0] {
+		if err := inTx(ctx, conn, LockTimeout, makeByID); err != nil {
+			return fmt.Errorf("make %s: %w", byID, err)
+		}
+	}
+	without, err := Unindexed(ctx, conn)
+	for _, name := range without {
+		if err := indexIDs(ctx, conn, name); err != nil {
+			return fmt.Errorf("make the index of ids of %s: %w", name, err)
+		}
+	}
+	return err
+}
+
+// indexIDs makes the index of a partition. One that was left half made makes way.
+func indexIDs(ctx context.Context, conn *pgx.Conn, name string) error {
+	of := name + "_by_id"
+	for _, sql := range []string{
+		fmt.Sprintf(`DROP INDEX CONCURRENTLY IF EXISTS %s`, of),
+		fmt.Sprintf(`CREATE INDEX CONCURRENTLY %s ON %s USING brin (id)`, of, name),
+	} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			if pgkit.Code(err) == duplicateTable { // Another process makes it.
+				return nil
+			}
+			return err
+		}
+	}
+	return inTx(ctx, conn, LockTimeout, fmt.Sprintf(`ALTER INDEX %s ATTACH PARTITION %s`, byID, of))
+}
