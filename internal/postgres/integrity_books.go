@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -205,10 +206,21 @@ func (l *Ledger) closedBooks(ctx context.Context, tx pgx.Tx) (*closedBooks, erro
 	if err == nil && b.snapshot != nil {
 		b.moment, err = readMoment(*b.snapshot)
 	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &b.books)
-	}
+	b.books = readBooks(text)
 	return &b, err
+}
+
+// readBooks reads the sums of a closing. Those that somebody has changed by hand into something else are none, which explains no balances.
+func readBooks(text string) (b books) {
+	if err := json.Unmarshal([]byte(text), &b); err != nil || len(b.Pages) != bookPages || slices.Contains(b.Pages, nil) {
+		return newBooks()
+	}
+	for _, f := range b.Flows {
+		if f.Deposits == nil || f.Withdrawals == nil {
+			return newBooks()
+		}
+	}
+	return b
 }
 
 // inside is what the accounts have.

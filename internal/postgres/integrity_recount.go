@@ -283,10 +283,7 @@ func (l *Ledger) endRecount(ctx context.Context, r *recount) (ledger.Integrity, 
 
 // startClosing makes a closing of the balances as they were when the recount began, which its entries have proven.
 func (r *recount) startClosing(ctx context.Context, tx pgx.Tx) error {
-	var proven books
-	if err := json.Unmarshal([]byte(r.balances), &proven); err != nil {
-		return err
-	}
+	proven := readBooks(r.balances)
 	proven.Flows = r.Flows
 	text, err := json.Marshal(proven)
 	if err != nil {
