@@ -137,7 +137,7 @@ func (b books) minus(c books) books {
 func (b books) differ(c books) (odd []int32) {
 	for i := range b.Pages {
 		if b.Pages[i].Cmp(c.Pages[i]) != 0 {
-			odd = append(odd, int32(i)) //nolint:gosec // There are bookPages.
+			odd = append(odd, int32(i))
 		}
 	}
 	return odd
@@ -269,7 +269,7 @@ type spanCount struct {
 }
 
 func (c *spanCount) add(d spanCount) {
-	c.books = c.books.plus(d.books)
+	c.books = c.plus(d.books)
 	c.entries += d.entries
 	maps.Copy(c.bad, d.bad)
 }
