@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // byID is the index by which the newest entries are found. It has the least and the greatest id of each megabyte of a table (a BRIN index), in a
@@ -27,10 +28,34 @@ func Unindexed(ctx context.Context, q Querier) ([]string, error) {
 }
 
 // Index makes that index where it is missing. Commands go on meanwhile: each partition is read once, which takes a second for some millions of rows. It
-// waits for the transactions that have used the partition to end.
+// waits for the transactions that have used the partition to end. Any number of processes may do this at once, and one that was interrupted is done again.
 //
 // Errors: those of [Convert].
 func Index(ctx context.Context, conn *pgx.Conn) error {
+	for tries := 1; ; tries++ {
+		err := indexAll(ctx, conn)
+		switch pgkit.Code(err) {
+		case duplicateTable, duplicateObject, undefinedTable, undefinedObject, pgkit.UniqueViolation, notReady, deadlock: // Another process makes it, too.
+		default:
+			return err
+		}
+		if tries == indexTries || !wait.For(ctx, lockPause) {
+			return err
+		}
+	}
+}
+
+const (
+	// indexTries bound for how long an index is waited for that another process makes.
+	indexTries     = 50
+	notReady       = "55000"
+	deadlock       = "40P01"
+	undefinedTable = "42P01"
+	// selectState tells whether the index of a partition is there, whether it works, and whether somebody is making it.
+	selectState = `SELECT indisvalid, EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = indexrelid) FROM pg_index WHERE indexrelid = to_regclass($1)`
+)
+
+func indexAll(ctx context.Context, conn *pgx.Conn) error {
 	there, err := rows(ctx, conn, pgx.RowTo[bool], selectByID)
 	if err != nil {
 		return err
@@ -49,17 +74,22 @@ func Index(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// indexIDs makes the index of a partition. One that was left half made makes way.
+// indexIDs makes the index of a partition. One that a process has left half made is made anew; what another one is making is not touched.
 func indexIDs(ctx context.Context, conn *pgx.Conn, name string) error {
 	of := name + "_by_id"
-	for _, sql := range []string{
-		fmt.Sprintf(`DROP INDEX CONCURRENTLY IF EXISTS %s`, of),
-		fmt.Sprintf(`CREATE INDEX CONCURRENTLY %s ON %s USING brin (id)`, of, name),
-	} {
+	found, err := rows(ctx, conn, pgx.RowToStructByPos[struct{ Valid, Making bool }], selectState, of)
+	if err != nil {
+		return err
+	}
+	statements := []string{fmt.Sprintf(`CREATE INDEX CONCURRENTLY %s ON %s USING brin (id)`, of, name)}
+	switch {
+	case len(found) > 0 && found[0].Valid:
+		statements = nil
+	case len(found) > 0 && !found[0].Making:
+		statements = append([]string{`DROP INDEX CONCURRENTLY IF EXISTS ` + of}, statements...)
+	}
+	for _, sql := range statements {
 		if _, err := conn.Exec(ctx, sql); err != nil {
-			if pgkit.Code(err) == duplicateTable { // Another process makes it.
-				return nil
-			}
 			return err
 		}
 	}

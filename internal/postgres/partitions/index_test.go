@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -85,4 +86,25 @@ func TestIndexGoesOn(t *testing.T) {
 	names, err := partitions.Unindexed(t.Context(), db)
 	testwait.Must(t, err)
 	want(t, "without", len(names), 0)
+}
+
+// TestIndexAtOnce has several processes make the index at once, as servers do that start on a new database: none fails.
+func TestIndexAtOnce(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.Partitions)
+	db := open(t)
+	testwait.Must(t, partitions.Convert(t.Context(), db, day(10, 20)))
+	var all errgroup.Group
+	for range 4 {
+		conn := pgtest.Connect(t, db.Config().ConnConfig.ConnString())
+		all.Go(func() error {
+			err := partitions.Index(t.Context(), conn)
+			for pgkit.Code(err) == pgkit.LockTimeout {
+				err = partitions.Index(t.Context(), conn)
+			}
+			return err
+		})
+	}
+	testwait.Must(t, all.Wait())
+	want(t, "indexes", ask[int](t, db, validIndexes), 2)
 }
