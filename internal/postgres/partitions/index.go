@@ -35,7 +35,7 @@ func Index(ctx context.Context, conn *pgx.Conn) error {
 	for tries := 1; ; tries++ {
 		err := indexAll(ctx, conn)
 		switch pgkit.Code(err) {
-		case duplicateTable, duplicateObject, undefinedTable, undefinedObject, pgkit.UniqueViolation, notReady, deadlock, updated: // Another process makes it, too.
+		case duplicateTable, duplicateObject, undefinedTable, undefinedObject, pgkit.UniqueViolation, notReady, deadlock, updated, attached: // Another process makes it, too.
 		default:
 			return err
 		}
@@ -51,6 +51,7 @@ const (
 	notReady       = "55000"
 	deadlock       = "40P01"
 	updated        = "XX000" // "tuple concurrently updated"
+	attached       = "2BP01" // It was left half made a moment ago, and belongs to the table now.
 	undefinedTable = "42P01"
 	// selectState tells whether the index of a partition is there, whether it works, and whether somebody is making it.
 	selectState = `SELECT indisvalid, EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = indexrelid) FROM pg_index WHERE indexrelid = to_regclass($1)`
