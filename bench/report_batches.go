@@ -30,12 +30,13 @@ type BatchTurn struct {
 const (
 	snapshotPurchases    = "purchases"    // of a few campaigns
 	snapshotLocks        = "locks"        // over HTTP, that nobody else wants
+	snapshotMultidraws   = "multidraws"   // of ten draws, each behind the lock of a key
 	snapshotPublications = "publications" // that are overdue, to a few targets
 )
 
 // snapshotKinds are what is measured beside a long snapshot.
 func snapshotKinds() []string {
-	return []string{batchBids, batchTransfers, snapshotPurchases, snapshotLocks, snapshotPublications}
+	return []string{batchBids, batchTransfers, snapshotPurchases, snapshotLocks, snapshotMultidraws, snapshotPublications}
 }
 
 // SnapshotTurn is one measured stretch with or without a reader in a long transaction.

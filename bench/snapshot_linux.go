@@ -9,12 +9,14 @@ import (
 	"regexp"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairlead-dev/fairlead/bench/load"
 )
 
-// snapshotKeys are locked in turn: few, so that each has many versions of its row, and more than there are connections.
+// snapshotKeys are locked in turn, also by multi-draws: few, so that each has many versions of its row, and more than there are connections.
 const snapshotKeys = 1_000
 
-// snapshots runs bids, transfers, purchases, locks and publications, each without a reader and then beside one that holds a snapshot. It measures once the load has
+// snapshots runs bids, transfers, purchases, locks, multi-draws and publications, each without a reader and then beside one that holds a snapshot. It measures once the load has
 // run for --snapshot-after.
 func (h *house) snapshots(ctx context.Context, o *options, results *Results) error {
 	kinds, err := regexp.Compile(o.snapshotKinds)
@@ -75,6 +77,8 @@ func (s *side) snapshotTurn(ctx context.Context, o *options, what string, reader
 		check = wantCreated
 	case snapshotLocks:
 		next, check = s.locks(snapshotKeys)
+	case snapshotMultidraws:
+		next, check = s.multidraws(snapshotKeys), wantCreated
 	}
 	timed := *o
 	timed.warmup = o.snapshotAfter
@@ -103,6 +107,21 @@ func (s *side) snapshotPurchases(ctx context.Context, accounts int) (func() []by
 		sent++
 		return all[sent%campaigns]()
 	}, nil
+}
+
+// multidraws are of ten draws each, behind the locks of so many keys in turn.
+func (s *side) multidraws(keys int) func() []byte {
+	const digits = 8
+	body := `{"lock_key":"draw-00000000","count":10,"range":{"min":1,"max":1000}}`
+	template := load.NewTemplate("/v1/multidraws", s.key, body)
+	at := template.BodyOffset(body) + len(`{"lock_key":"draw-`)
+	sent := 0
+	return func() []byte {
+		sent++
+		request := template.Next()
+		load.PutDecimal(request[at:at+digits], sent%keys)
+		return request
+	}
 }
 
 // beginReading takes a snapshot of a side's database, which lasts until the connection is closed.
