@@ -42,7 +42,7 @@ const (
 	LogSigned   = "log.signed"   // a checkpoint is signed and noted, nobody has it yet
 	LogSeen     = "log.seen"     // witnesses have it, it is not published yet
 	// Of the closings of the books, and of recounts.
-	BooksClosed  = "books.closed"  // a part of the accounts is closed
+	BooksClosed  = "books.closed"  // a part of the new entries is counted, for a closing or a check
 	BooksBegun   = "books.begun"   // a recount has begun
 	BooksCounted = "books.counted" // a part of the entries is counted, which is not written yet
 	BooksSaved   = "books.saved"   // it is written
