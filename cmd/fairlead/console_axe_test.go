@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead-dev/fairlead/internal/testwait"
@@ -52,10 +54,11 @@ var npmAnswers = sync.OnceValue(func() bool {
 })
 
 // accessible lets axe-core look at what is shown, on a wide light screen and on a narrow dark one: it takes a third of a second each time.
-// With FAIRLEAD_TORTURE it looks at all four. Its script is run by the debugger, so the page's content policy stays as it is.
+// With FAIRLEAD_TORTURE it looks at all four. Its script is run by the debugger, so the page's content policy stays as it is. Once it was
+// asked for, each further document of the tab has it from its beginning.
 func (b *browser) accessible(t *testing.T, where string) {
 	t.Helper()
-	if (b.width >= 600) != (b.scheme == "light") && !testwait.Torture() {
+	if !testwait.Torture() && (b.passed || (b.width >= 600) != (b.scheme == "light")) {
 		return
 	}
 	script, err := axeScript()
@@ -69,7 +72,10 @@ func (b *browser) accessible(t *testing.T, where string) {
 	var loaded bool
 	b.eval("window.axe !== undefined", &loaded)
 	if !loaded {
-		b.run("load axe-core", chromedp.Evaluate(script+"; null", nil))
+		b.run("load axe-core", chromedp.Evaluate(script+"; null", nil), chromedp.ActionFunc(func(ctx context.Context) error {
+			_, err := page.AddScriptToEvaluateOnNewDocument(script).Do(ctx)
+			return err
+		}))
 	}
 	var found []string
 	b.eval(`axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.target.join(" ") + " " + (n.any[0]?.message ?? "")).slice(0, 3).join(", ")))`, &found)

@@ -38,6 +38,8 @@ type browser struct {
 
 	width  int64 // of the screen
 	scheme string
+	shown  int  // how many pages were looked at on every screen
+	passed bool // axe-core has seen this page on another screen, or will
 
 	mu       sync.Mutex
 	troubles []string

@@ -87,13 +87,17 @@ func (s *scene) one(statement string, args ...any) {
 	}
 }
 
-// everywhere holds a page that nothing else shows like this against what holds on every screen.
+// everywhere holds what is shown against what holds on every screen. A page follows the screen, so that it need not be loaded for each.
+// axe-core looks at one of two screens, in turn; in long runs at all.
 func (b *browser) everywhere(name string) {
 	b.t.Helper()
-	for _, look := range viewports() {
+	b.shown++
+	for i, look := range viewports() {
+		b.passed = (i+b.shown)%2 == 0
 		b.look(look.width, look.scheme)
 		b.properly(fmt.Sprintf("%s-%d-%s", name, look.width, look.scheme))
 	}
+	b.passed = false
 	b.look(1440, "light")
 }
 

@@ -135,11 +135,7 @@ func TestConsole(t *testing.T) {
 		for _, link := range found {
 			links[link] = p.name
 		}
-		// A page follows the screen that it is shown on, so that it need not be loaded for each.
-		for _, look := range viewports() {
-			b.look(look.width, look.scheme)
-			b.properly(fmt.Sprintf("%s-%d-%s", p.name, look.width, look.scheme))
-		}
+		b.everywhere(p.name)
 	}
 	b.follows(links)
 	b.visit("/console/accounts/buyer-2")
