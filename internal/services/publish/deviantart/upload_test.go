@@ -18,10 +18,10 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/testwait"
 )
 
-// TestLargeFilesAreNotHeld publishes a file of 300 MB. All that the sender, the file's server and the double allocate meanwhile is a
+// TestLargeFilesAreNotHeld publishes a file of 100 MB. All that the sender, the file's server and the double allocate meanwhile is a
 // small part of that. It is not parallel, so that other tests' allocations do not count.
 func TestLargeFilesAreNotHeld(t *testing.T) { //nolint:paralleltest // As above.
-	const length, bound = 300_000_000, 32 << 20
+	const length, bound = 100_000_000, 16 << 20
 	block := bytes.Repeat([]byte("0123456789abcdef"), 1<<12)
 	sum := sha256.New()
 	for left := length; left > 0; left -= len(block) {
