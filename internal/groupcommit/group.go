@@ -46,7 +46,8 @@ type Options struct {
 	MaxLanesBusy int
 	// Overlap is how many further batches of one key may be flushed while one is; 0, the default, flushes one
 	// at a time. A further one is begun once as many commands wait as the newest batch has, and MinOverlap of
-	// them at least, so that batches stay large. The Flush is then called for it before the earlier one has
+	// them at least, so that batches stay large. Where twice MinOverlap wait and nothing is being flushed, the first batch is
+	// half of them, and the other half overlaps it. The Flush is then called for it before the earlier one has
 	// returned: it has to cope with an earlier batch that fails.
 	Overlap, MinOverlap int
 	// Patience is how long a command waits on its lane at most, before a batch takes it; 0 means any time. Then Do returns ErrLate. It

@@ -338,6 +338,30 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
+// TestOverlapBeginsWithHalf lets commands come while their lane waits for its turn: half of them are flushed, and the others beside them.
+func TestOverlapBeginsWithHalf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := held("a")
+		g := New(s.flush, Options{Overlap: 1, MinOverlap: 3})
+		turn := make(chan struct{})
+		g.Admit(func(context.Context, string) { <-turn })
+		answers := submitAll(t, g, "a", 1, 2, 3, 4, 5) // Too few.
+		turn <- struct{}{}
+		synctest.Wait()
+		wantBatches(t, s.batches("a"), []int{1, 2, 3, 4, 5})
+		s.step("a")
+		answers = append(answers, submitAll(t, g, "a", 6, 7, 8, 9, 10, 11, 12)...)
+		close(turn)
+		synctest.Wait()
+		wantBatches(t, s.batches("a"), []int{1, 2, 3, 4, 5}, []int{6, 7, 8}, []int{9, 10, 11, 12})
+		s.open("a")
+		for i, a := range answers {
+			wantResult(t, a, 2*(i+1))
+		}
+		wantIdle(t, g)
+	})
+}
+
 // TestOverlapWithdrawn lets the caller of the only waiting command leave while its lane is ready for a second batch.
 func TestOverlapWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

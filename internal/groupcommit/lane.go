@@ -130,9 +130,9 @@ func (g *Group[K, C, R]) work() {
 	g.batches.Put(b)
 }
 
-// next gives the lane of the batch back, and moves waiters of up to MaxBatch in weight into the batch, from the front of the lane
-// that has been ready longest. A heavier command is a batch of its own. If no lane is ready, it ends the worker's count in the same
-// step, so that a command queued later starts another.
+// next gives the lane of the batch back, and moves waiters of up to [Group.most] in weight into the batch, from the front of the lane
+// that has been ready longest. A heavier command is a batch of its own, and a list is in one. If no lane is ready, it ends the worker's
+// count in the same step, so that a command queued later starts another.
 func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,14 +155,16 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 			g.mu.Lock()
 			ln.waits = false
 		}
-		n := 0
-		for ; n < len(ln.queue) && (len(b.waiters) == 0 || b.weight+ln.queue[n].room <= g.opts.MaxBatch); n++ {
+		n, most := 0, g.most(ln)
+		for ; n < len(ln.queue) && (len(b.waiters) == 0 || b.weight+ln.queue[n].room <= most); n++ {
 			w := ln.queue[n]
 			if w.ctx.Err() != nil {
 				w.place = dropped // Its caller is leaving, and finds it so.
 				continue
 			}
-			w.place = taken
+			if w.place = taken; len(b.waiters) == 0 {
+				most = max(most, w.room)
+			}
 			b.waiters, b.weight = append(b.waiters, w), b.weight+w.weight
 		}
 		ln.queue = slices.Delete(ln.queue, 0, n)
@@ -177,6 +179,19 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 	g.workers--
 	g.signalDrained()
 	return false
+}
+
+// most is how heavy the next batch of a lane should be at most: half of what waits, where nothing is being flushed and the other half may
+// overlap it. Otherwise all of its callers would be answered at once, and nothing would be flushed until they come again.
+func (g *Group[K, C, R]) most(ln *lane[K, C, R]) int {
+	if g.opts.Overlap == 0 || len(ln.batches) > 0 || len(ln.queue) < 2*max(g.opts.MinOverlap, 1) {
+		return g.opts.MaxBatch
+	}
+	weight := 0
+	for _, w := range ln.queue {
+		weight += w.weight
+	}
+	return min(g.opts.MaxBatch, max(weight/2, 1))
 }
 
 // signalDrained tells Close that nothing is left. A lane with work has a worker, so counting workers is

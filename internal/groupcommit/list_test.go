@@ -1,6 +1,7 @@
 package groupcommit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,14 +25,23 @@ func TestPropertyListsStayTogether(t *testing.T) {
 		sizes := rapid.SliceOfN(rapid.IntRange(1, 12), 1, 30).Draw(rt, "sizes")
 		pauses := rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 300, 1100}), len(sizes), len(sizes)).Draw(rt, "pauses_us")
 		patience := rapid.SliceOfN(rapid.SampledFrom([]int{0, 0, 0, 150, 1250, 4450}), len(sizes), len(sizes)).Draw(rt, "patience_us")
+		turn := rapid.SampledFrom([]time.Duration{0, 0, 2500 * time.Microsecond}).Draw(rt, "turn")
 		poisonous := rapid.SliceOfN(rapid.IntRange(0, 200), 0, 4).Draw(rt, "poisonous")
 		synctest.Test(t, func(t *testing.T) {
 			var (
 				mu      sync.Mutex
-				flushed [][]int // that succeeded, in the order of their ends
+				flushed [][]int         // that succeeded, in the order of their ends
+				tried   = map[int]int{} // a command's first flush
+				flushes int
 				callers sync.WaitGroup
 			)
 			g := New(func(_ context.Context, _ string, batch []int) ([]int, error) {
+				mu.Lock()
+				flushes++
+				for _, id := range batch {
+					tried[id] = cmp.Or(tried[id], flushes)
+				}
+				mu.Unlock()
 				time.Sleep(time.Millisecond)
 				for _, id := range batch {
 					if slices.Contains(poisonous, id) {
@@ -47,6 +57,7 @@ func TestPropertyListsStayTogether(t *testing.T) {
 				}
 				return doubled, nil
 			}, o)
+			g.Admit(func(context.Context, string) { time.Sleep(turn) })
 			lists, outcomes := make([][]int, len(sizes)), make([][]Outcome[int], len(sizes))
 			next := 0
 			for i, size := range sizes {
@@ -85,6 +96,9 @@ func TestPropertyListsStayTogether(t *testing.T) {
 				}
 				last := -1
 				for at, got := range outcomes[i] {
+					if tried[list[at]] != tried[list[0]] {
+						rt.Errorf("commands of list %v were tried in batches of their own", list)
+					}
 					if err := checkListed(list[at], got, order, poisonous); err != nil {
 						rt.Error(err)
 					}
