@@ -74,7 +74,15 @@ func remedyForError(err error) string {
 	if why, ok := errors.AsType[*operator.UnreadyError](err); ok {
 		return remedyFor(why.Reason)
 	}
-	return remedyFor(postgres.Unready(err))
+	if errors.Is(err, postgres.ErrTooNew) {
+		return remedyFor(operator.UnreadySchema)
+	}
+	_, connecting := errors.AsType[*pgconn.ConnectError](err)
+	reason := postgres.Unready(err)
+	if code := pgkit.Code(err); reason == operator.UnreadyDatabase && code != "" && !connecting && !strings.HasPrefix(code, "57P") {
+		return "PostgreSQL is there, and has said what stands above: its log says more"
+	}
+	return remedyFor(reason)
 }
 
 // remedyFor tells an operator what to do about a reason of /readyz.

@@ -76,6 +76,7 @@ func absent(err error) bool { return errors.Is(err, errIdle) || Refused(err) }
 const (
 	readOnly      = "25006" // on a standby
 	notPrivileged = "42501"
+	notReady      = "55000" // of many kinds
 )
 
 // Refused reports whether an error says that the engine does not know a statement, or does not carry it out. A missing privilege, and

@@ -64,6 +64,7 @@ func Classify(err error, final ...string) (Verdict, string) {
 			strings.HasPrefix(code, "53"), // a full disk, no memory, too many connections
 			strings.HasPrefix(code, "58"), // errors of the operating system's, such as those of a disk
 			code == CompletionUnknown,
+			isParallel(err),  // a crash that a parallel worker met first
 			code == readOnly: // a failover is under way
 			return Lost, code
 		case code == notPrivileged:
@@ -77,6 +78,13 @@ func Classify(err error, final ...string) (Verdict, string) {
 		return Lost, "connection"
 	}
 	return Final, "other"
+}
+
+// isParallel reports whether a statement has lost a process that it was shared with. The code is that of much else; the names are of functions
+// of PostgreSQL 14 to 18.
+func isParallel(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == notReady && strings.Contains(pgErr.Routine, "Parallel")
 }
 
 // IsDenied reports whether PostgreSQL has refused something because the role lacks a privilege.

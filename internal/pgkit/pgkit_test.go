@@ -48,6 +48,8 @@ func TestClassify(t *testing.T) {
 		{pg("58030"), Lost, "58030"},
 		{pg("25006"), Lost, "25006"},
 		{pg("40003"), Lost, "40003"},
+		{&pgconn.PgError{Code: "55000", Routine: "HandleParallelMessages"}, Lost, "55000"},
+		{&pgconn.PgError{Code: "55000", Routine: "PrepareTransaction"}, Final, "55000"},
 		{io.EOF, Lost, "connection"},
 		{fmt.Errorf("x: %w", io.ErrUnexpectedEOF), Lost, "connection"},
 		{&net.OpError{Op: "dial", Err: errors.New("refused")}, Lost, "connection"},

@@ -107,7 +107,7 @@ func (s *Auctions) Leaderboard(ctx context.Context, id uuid.UUID, after, limit i
 				rank = rankUnique
 			}
 		}
-		b.Queue(rank, id, winners, max(0, after-winners), limit, winning).Query(collect(&places, pgx.RowToStructByPos[auction.Ranked]))
+		b.Queue(rank, id, winners, max(0, after-winners), limit, winning).Query(extend(&places, pgx.RowToStructByPos[auction.Ranked]))
 		return pgkit.Send(ctx, tx, &b)
 	})
 	return places[:min(limit, len(places))], round, err

@@ -230,7 +230,6 @@ func (e *Events) campaignEvents(ctx context.Context, id uuid.UUID, after int64, 
 		draws  []lottery.Draw
 	)
 	err := e.db.reads.snapshot(ctx, "events of a campaign", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		counts, sales, draws = nil, nil, nil
 		var b pgx.Batch
 		b.Queue(campaignSold, id).Query(collect(&counts, pgx.RowToStructByPos[counters]))
 		b.Queue(selectSales, id, after, limit).Query(collect(&sales, func(row pgx.CollectableRow) (p lottery.Purchase, err error) {

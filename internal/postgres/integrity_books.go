@@ -87,13 +87,14 @@ const (
 	suspectAccounts = `SELECT id FROM (SELECT id, hashtextextended(id, ` + hashSeed + `) AS hash FROM accounts WHERE id > $3 OFFSET 0) AS a
 		WHERE ` + pageOf + ` = ANY ($2::integer[]) ORDER BY id LIMIT $4`
 
-	// selectClosing leaves out a closing of another cluster, from which the database was restored, and one that numbers of transactions have come
-	// again since.
+	// selectClosing leaves out a closing of another cluster, from which the database was restored, one that numbers of transactions have come
+	// again since, and one whose snapshot is none.
 	selectClosing = `SELECT` + closingFrom + usableClosing + ` AND ` + manyEntries
 	closingFrom   = ` c.at, c.upto, c.snapshot, c.seed, c.books, r.began_at, r.valid, r.first_bad_account, r.bad_transfers
 		FROM ledger_closing AS c, (SELECT * FROM ledger_recounts WHERE finished_at IS NOT NULL ORDER BY began_at DESC LIMIT 1) AS r
 		WHERE `
-	usableClosing = `c.cluster = ` + thisCluster + ` AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint - split_part(c.snapshot, ':', 2)::bigint BETWEEN 0 AND 2147483647`
+	usableClosing = `c.cluster = ` + thisCluster + ` AND pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+		- substring(c.snapshot, '^\d{1,18}:(\d{1,18}):(?:\d{1,18}(?:,\d{1,18})*)?$')::bigint BETWEEN 0 AND 2147483647`
 )
 
 // books are what the entries up to some point add up to.

@@ -199,17 +199,17 @@ func (l *Ledger) countParts(ctx context.Context, base, next *closedBooks, work i
 		if bytes.Compare(s.to[:], until[:]) >= 0 {
 			s.to = end
 		}
+		var part spanCount
 		if err := thenPause(ctx, rest(), func() error {
-			return l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
-				part, err := l.countEntries(ctx, tx, base, s)
-				if !again {
-					step = closeNext(step, part.entries, work)
-				}
-				all.add(part)
+			return l.snapshot(ctx, func(ctx context.Context, tx pgx.Tx) (err error) {
+				part, err = l.countEntries(ctx, tx, base, s)
 				return err
 			})
 		}); err != nil {
 			return all, err
+		}
+		if all.add(part); !again {
+			step = closeNext(step, part.entries, work)
 		}
 		crashpoint.Hit(crashpoint.BooksClosed)
 	}

@@ -99,6 +99,36 @@ func TestClosingBesideASnapshot(t *testing.T) {
 	checks(t, books, "beside a snapshot", true)
 }
 
+// TestClosingBesideALockedTable: somebody locks the entries while they are counted. The closing counts them once, when it can.
+func TestClosingBesideALockedTable(t *testing.T) {
+	t.Parallel()
+	pgtest.Needs(t, pgkit.RowPlaces, pgkit.RowVersions)
+	db := open(t, Options{URL: database(t)})
+	books, money := large(db), newLedgerService(t, db)
+	fund(t, money, 1000, "ann", "ben")
+	recounted(t, books, true)
+	for range 10 {
+		testwait.Check(t, transferOf(t, money, "ann", "ben"))
+	}
+	base, next, err := books.beginClosing(t.Context())
+	testwait.Must(t, err)
+	goAway := stranger(t, db, `LOCK TABLE entries IN ACCESS EXCLUSIVE MODE`)
+	var counted spanCount
+	ended := make(chan error)
+	go func() {
+		var err error
+		counted, err = books.countParts(t.Context(), base, next, closeWork, func() float64 { return 0 })
+		ended <- err
+	}()
+	testwait.Eventually(t, patience, "the closing waits", func() bool { return db.BlockedReads() == 1 })
+	goAway()
+	if err := <-ended; err != nil || counted.entries != 20 {
+		t.Errorf("%d entries, %v; want 20", counted.entries, err)
+	}
+	closes(t, books, 20)
+	checks(t, books, "after a lock", true)
+}
+
 // transferBy is a transfer of 3 from ann to ben that a session makes by its own statements.
 const transferBy = `WITH id AS (SELECT $1::uuid AS id, $2::uuid AS entry), moved AS (
 		UPDATE accounts SET available = available + CASE id WHEN 'ann' THEN -3 ELSE 3 END, version = version + 1 WHERE id IN ('ann', 'ben') RETURNING id, version),
@@ -169,6 +199,8 @@ func TestWrongClosingsAreDropped(t *testing.T) {
 		"another seed":    `UPDATE ledger_closing SET seed = seed + 1`,
 		"another cluster": `UPDATE ledger_closing SET cluster = cluster + 1`,
 		"of long ago":     `UPDATE ledger_closing SET snapshot = concat(a - 2147483648, ':', a - 2147483648, ':') FROM (SELECT ` + nextTransaction + ` AS a) AS a`,
+		"no snapshot":     `UPDATE ledger_closing SET snapshot = 'xx'`,
+		"half a snapshot": `UPDATE ledger_closing SET snapshot = rtrim(snapshot, ':') || ':1,,2'`,
 		"of later":        `UPDATE ledger_closing SET snapshot = concat(a + 1000, ':', a + 1000, ':') FROM (SELECT ` + nextTransaction + ` AS a) AS a`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -470,8 +470,16 @@ func (l *bookLock) book(ctx context.Context, tx pgx.Tx) (*ledger.Book, []idempot
 	return book, l.known, nil
 }
 
-// collect makes a batch callback that appends every row to into.
+// collect makes a batch callback that has all rows in into. What it had before, as where a read runs once more, is gone.
 func collect[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*into, err = pgx.AppendRows([]T(nil), rows, scan)
+		return err
+	}
+}
+
+// extend makes one that appends every row to into, which the caller has emptied.
+func extend[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		*into, err = pgx.AppendRows(*into, rows, scan)
 		return err

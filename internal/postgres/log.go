@@ -331,7 +331,7 @@ func (l *Log) Look(ctx context.Context) (news []logkeeper.News, err error) {
 			{logkeeper.KindMultidraw, lookMultidraws, nil},
 			{logkeeper.KindMultidraw, addedMultidraws, []any{lookLimit}},
 		} {
-			b.Queue(look.sql, look.args...).Query(collect(&news, func(row pgx.CollectableRow) (n logkeeper.News, err error) {
+			b.Queue(look.sql, look.args...).Query(extend(&news, func(row pgx.CollectableRow) (n logkeeper.News, err error) {
 				n.Kind = look.kind
 				err = row.Scan(&n.ID, &n.Next, &n.End)
 				return n, err

@@ -478,22 +478,29 @@ func (db *DB) SchemaRange(ctx context.Context) (r SchemaRange, err error) {
 	return r, err
 }
 
-// connect opens a session that reads and writes text as others do.
-func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+// migrating is for a session that reads and writes text as others do, and does not wait for a database that is silent.
+func migrating(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
+	if err == nil {
+		cfg.ConnectTimeout = connectTimeout
+		maps.Copy(cfg.RuntimeParams, textForm())
+	}
+	return cfg, err
+}
+
+func connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := migrating(url)
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(cfg.RuntimeParams, textForm())
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
 func withProvider(url string, files fs.FS, use func(*goose.Provider, *sql.DB) error) (err error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := migrating(url)
 	if err != nil {
 		return err
 	}
-	maps.Copy(cfg.RuntimeParams, textForm())
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec // A pooler may run each statement in another session.
 	db := stdlib.OpenDB(*cfg)
 	defer func() { err = errors.Join(err, db.Close()) }()

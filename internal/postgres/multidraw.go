@@ -71,7 +71,7 @@ func (m *Multidraws) Create(ctx context.Context, id uuid.UUID, lockKey string, k
 		}
 		b.Queue(selectHolder, lockKey).Query(collect(&holders, pgx.RowTo[uuid.UUID]))
 		for _, key := range keys {
-			b.Queue(selectAsked, key[:]).Query(collect(&asked, scanAsked))
+			b.Queue(selectAsked, key[:]).Query(extend(&asked, scanAsked))
 		}
 		// A rerun finds its own, if its COMMIT was done and the answer lost.
 		b.Queue(selectMultidraw, id).Query(collect(&earlier, scanMultidraw))

@@ -93,10 +93,7 @@ func (d *Operator) Search(ctx context.Context, text string, limit int) (found []
 		found = nil
 		var b pgx.Batch
 		for _, s := range statements {
-			b.Queue(s.sql, s.args...).Query(func(rows pgx.Rows) (err error) {
-				found, err = pgx.AppendRows(found, rows, pgx.RowToStructByPos[operator.Found])
-				return err
-			})
+			b.Queue(s.sql, s.args...).Query(extend(&found, pgx.RowToStructByPos[operator.Found]))
 		}
 		return pgkit.Send(ctx, tx, &b)
 	})

@@ -302,7 +302,6 @@ func (s *Publications) Attempts(ctx context.Context, id uuid.UUID, after int64, 
 // listOf reads a page of what belongs to an entity, or returns absent where there is no such entity.
 func listOf[T, P any](ctx context.Context, from reads, exists string, absent error, list string, id uuid.UUID, after P, limit int) (out []T, err error) {
 	err = from.snapshot(ctx, list, readTimeout, func(ctx context.Context, tx pgx.Tx) error {
-		out = nil
 		var (
 			b     pgx.Batch
 			there bool
