@@ -78,5 +78,5 @@ func (s *Server) lead(ctx context.Context) {
 		Reader: s.auction, Execute: s.auction.Execute, Overdue: s.overdue, Logger: s.logger,
 		Broadcast: func(id uuid.UUID, e auction.Event) { s.hub.Broadcast(auction.Topic(id), postgres.LiveEvent(e)) },
 	}
-	s.election.Run(ctx, closer.Lead)
+	s.election.Run(ctx, s.barrier.lead("rounds", closer.Lead))
 }

@@ -41,15 +41,16 @@ type bookkeeper struct {
 	every    map[telemetry.BooksWork]time.Duration
 	observer *telemetry.Books
 	logger   *slog.Logger
+	barrier  barrier
 
 	mu      sync.Mutex
 	due     map[telemetry.BooksWork]time.Time // when the next is to begin; absent where none is to be done, or another process does it
 	invalid map[telemetry.BooksWork]bool
 }
 
-func newBookkeeper(o *Options, db *postgres.DB, registry prometheus.Registerer, logger *slog.Logger) *bookkeeper {
+func newBookkeeper(o *Options, db *postgres.DB, registry prometheus.Registerer, alone barrier) *bookkeeper {
 	b := &bookkeeper{
-		ledger: postgres.NewLedger(db), observer: telemetry.NewBooks(registry), logger: logger,
+		ledger: postgres.NewLedger(db), observer: telemetry.NewBooks(registry), logger: alone.logger, barrier: alone,
 		every: map[telemetry.BooksWork]time.Duration{telemetry.BooksClose: o.CloseBooksEvery, telemetry.BooksRecount: o.RecountEvery},
 	}
 	b.forget()
@@ -91,7 +92,10 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 		var closing *postgres.Closing
 		before, err := b.look(ctx)
 		if err == nil {
-			closing, err = b.ledger.CloseBooks(ctx, pace)
+			err = b.barrier.do(ctx, "closing of the books", func() (err error) {
+				closing, err = b.ledger.CloseBooks(ctx, pace)
+				return err
+			})
 		}
 		took := time.Since(began)
 		switch {
@@ -149,8 +153,12 @@ func (b *bookkeeper) recountAll(ctx context.Context) {
 		books, err := b.look(ctx)
 		if err == nil && b.recountDue(books) {
 			began := time.Now()
-			in, failed := b.ledger.Recount(ctx, o)
-			switch err = failed; {
+			var in ledger.Integrity
+			err = b.barrier.do(ctx, "recount of the books", func() (err error) {
+				in, err = b.ledger.Recount(ctx, o)
+				return err
+			})
+			switch {
 			case err == nil && !in.Valid:
 				b.wrong(ctx, in)
 			case err == nil:

@@ -90,7 +90,7 @@ func TestClosingsFollowGrowth(t *testing.T) {
 	grow(8<<20 + 1) // Smaller ones are counted whenever somebody asks.
 
 	registry := prometheus.NewRegistry()
-	b := newBookkeeper(&Options{CloseBooksEvery: 24 * time.Hour, RecountEvery: 24 * time.Hour}, db, registry, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b := newBookkeeper(&Options{CloseBooksEvery: 24 * time.Hour, RecountEvery: 24 * time.Hour}, db, registry, barrier{logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	keeping, stop := context.WithCancel(ctx)
 	var kept sync.WaitGroup
 	kept.Go(func() { b.keep(keeping) })

@@ -84,6 +84,7 @@ type Server struct {
 	locks       *postgres.Locks
 	lockMetrics *lockprom.Metrics
 	storedKeys  func(n int64) // for metrics
+	barrier     barrier       // of the background work
 	snapshots   func(seconds float64, transactions int64)
 	overdue     func(time.Duration)
 	registry    *prometheus.Registry
@@ -158,6 +159,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if s.o.ReplicaURL != "" {
 		telemetry.ObserveReplica(registry, s.db.Replica)
 	}
+	s.barrier = barrier{s.logger, telemetry.NewPanics(registry)}
 	s.storedKeys = telemetry.NewKeys(registry)
 	s.snapshots = telemetry.NewSnapshots(registry)
 	s.onClose(s.db.Shutdown)

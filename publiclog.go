@@ -67,7 +67,7 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 		}
 		return telemetry.LogState{Leading: true, Refused: publisher.Refused() != "", MissingWitnesses: publisher.Missing()}
 	})
-	s.books = newBookkeeper(&s.o, s.db, registry, s.logger)
+	s.books = newBookkeeper(&s.o, s.db, registry, s.barrier)
 	s.keeping, err = lock.NewElection(locker, logLease, lock.ElectionOptions{TTL: s.o.LeaderTTL, Logger: s.logger})
 	return err
 }
@@ -76,10 +76,10 @@ func (s *Server) startLog(registry *prometheus.Registry, locker *lock.Locker) er
 func (s *Server) keepLog(ctx context.Context, term int64) {
 	ctx, resign := context.WithCancel(ctx)
 	var books sync.WaitGroup
+	defer books.Wait()
+	defer resign()
 	books.Go(func() { s.books.keep(ctx) })
 	s.keeper.Lead(ctx, term)
-	resign()
-	books.Wait()
 }
 
 // witnesses reads the options.

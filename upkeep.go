@@ -57,8 +57,8 @@ func (s *Server) work() {
 	}
 	s.background.Go(func() { s.lead(s.working) })
 	s.background.Go(func() { s.publisher.Run(s.working) })
-	s.background.Go(func() { s.delivering.Run(s.working, s.deliverer.Lead) })
-	s.background.Go(func() { s.keeping.Run(s.working, s.keepLog) })
+	s.background.Go(func() { s.delivering.Run(s.working, s.barrier.lead("subscriptions", s.deliverer.Lead)) })
+	s.background.Go(func() { s.keeping.Run(s.working, s.barrier.lead("public log", s.keepLog)) })
 	// Other processes hear of the last commands too, so the hub runs until those are answered. Running operations are looked after
 	// until the end interrupts them.
 	s.background.Go(func() { s.hub.Run(s.answering) })
@@ -82,7 +82,11 @@ func (s *Server) work() {
 func (s *Server) sweep(ctx context.Context, name string, every time.Duration, f func(context.Context) (int, error)) {
 	var failures wait.News
 	wait.Every(ctx, every, nil, func() {
-		switch done, err := f(ctx); {
+		var done int
+		switch err := s.barrier.do(ctx, name, func() (err error) {
+			done, err = f(ctx)
+			return err
+		}); {
 		case ctx.Err() == nil && failures.Is(err):
 			s.logger.WarnContext(ctx, "sweep failed", "sweeper", name, "error", err)
 		case done > 0:

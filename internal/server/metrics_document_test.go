@@ -104,6 +104,7 @@ func documentMetrics(t *testing.T) string {
 	telemetry.NewSagas(r)
 	telemetry.NewHistory(r)
 	telemetry.NewCheckpoints(r)
+	telemetry.NewPanics(r)
 	telemetry.NewKeys(r)
 	telemetry.NewSnapshots(r)
 	telemetry.ObservePools(r, (&postgres.DB{}).Pools)

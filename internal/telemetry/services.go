@@ -263,6 +263,11 @@ func NewHistory(r prometheus.Registerer) (of func(ledger string) func(open int64
 	}
 }
 
+// NewPanics registers the metric of background work that panicked, and returns what counts.
+func NewPanics(r prometheus.Registerer) (panicked func()) {
+	return metricsOf(r, "fairlead_background_").counter("panics_total", "Pieces of the background work that panicked, and are tried again.").Inc
+}
+
 // NewKeys registers the metric of stored idempotency keys, and returns what sets it.
 func NewKeys(r prometheus.Registerer) (stored func(n int64)) {
 	g := metricsOf(r, "fairlead_idempotency_").gauge("keys", "Stored idempotency keys, of all processes, at the last sample: PostgreSQL's estimate.")
