@@ -25,8 +25,7 @@ func TestBackgroundWorkPanics(t *testing.T) {
 				stop()
 				return 0, nil
 			}
-			var books []int
-			return books[calls], nil
+			return make([]int, 1)[calls], nil
 		})
 		if calls != 3 || panics != 2 {
 			t.Errorf("it was called %d times and panicked %d times", calls, panics)
