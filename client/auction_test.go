@@ -42,6 +42,9 @@ func TestAuction(t *testing.T) {
 	if least, err := c.MinWinningBid(ctx, made.ID); err != nil || least != 51 {
 		t.Errorf("the least winning bid is %d, %v", least, err)
 	}
+	if free, err := c.FreeBid(ctx, made.ID); err != nil || free != 51 {
+		t.Errorf("what to bid is %d, %v", free, err)
+	}
 	board := collected(t, c.Leaderboard(ctx, made.ID))
 	if len(board) != 2 || board[0].Account != a || !board[0].Winning || board[1].Account != b || board[1].Winning {
 		t.Errorf("leaderboard %+v", board)

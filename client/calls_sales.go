@@ -176,7 +176,18 @@ func (c *Client) AccountBids(ctx context.Context, account string, opts ...CallOp
 	return pages[AccountBid](ctx, c, opts, at("/v1/accounts/%s/bids", account))
 }
 
-// MinWinningBid reads the least new bid that would now win. Code not_active: the auction has ended.
+// FreeBid reads the least amount that wins now and that no standing bid has: what to bid. It is [Client.MinWinningBid] where amounts are not unique.
+// 0: all are taken up to the largest amount. Code not_active: the auction has ended.
+func (c *Client) FreeBid(ctx context.Context, auction string, opts ...CallOption) (int64, error) {
+	least, err := get[MinWinningBid](ctx, c, at("/v1/auctions/%s/min-winning-bid", auction), opts)
+	if err != nil {
+		return 0, err
+	}
+	return least.FreeAmount, nil
+}
+
+// MinWinningBid reads the least new bid that would now win, if no standing bid has its amount: see [Client.FreeBid]. Code not_active: the
+// auction has ended.
 func (c *Client) MinWinningBid(ctx context.Context, auction string, opts ...CallOption) (int64, error) {
 	least, err := get[MinWinningBid](ctx, c, at("/v1/auctions/%s/min-winning-bid", auction), opts)
 	if err != nil {

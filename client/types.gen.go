@@ -1725,6 +1725,9 @@ type Measurements struct {
 type MinWinningBid struct {
 	// Amount minor units
 	Amount int64 `json:"amount"`
+
+	// FreeAmount the least amount from there on that no standing bid has, with unique_amounts: what to bid now; else the same. null: there is none
+	FreeAmount int64 `json:"free_amount"`
 }
 
 // Movement is a deposit or a withdrawal that was made.

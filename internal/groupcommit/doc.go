@@ -16,7 +16,7 @@
 // way the next batch gathers. Batches so grow with the load and with the commit's own time, up to
 // [Options].MaxBatch. At most MaxLanesBusy flushes run at a time; the ready lanes take turns in order, a
 // batch each. Where the Flush can build on a batch whose commit is still under way, [Options].Overlap lets a
-// lane begin the next one before that, and one that begins with much begin with half of it.
+// lane begin the next one before that.
 //
 // A command is
 //

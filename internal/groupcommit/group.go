@@ -46,8 +46,7 @@ type Options struct {
 	MaxLanesBusy int
 	// Overlap is how many further batches of one key may be flushed while one is; 0, the default, flushes one
 	// at a time. A further one is begun once as many commands wait as the newest batch has, and MinOverlap of
-	// them at least, so that batches stay large. Where twice MinOverlap wait and nothing is being flushed, the first batch is
-	// half of them, and the other half overlaps it. The Flush is then called for it before the earlier one has
+	// them at least, so that batches stay large. The Flush is then called for it before the earlier one has
 	// returned: it has to cope with an earlier batch that fails.
 	Overlap, MinOverlap int
 	// Patience is how long a command waits on its lane at most, before a batch takes it; 0 means any time. Then Do returns ErrLate. It
@@ -108,7 +107,7 @@ type Group[K comparable, C, R any] struct {
 	flush Flush[K, C, R]
 	opts  Options
 	weigh func(C) int
-	admit func(ctx context.Context, key K) // nil: there is nothing to wait for
+	admit func(ctx context.Context, key K) (begun bool) // nil: there is nothing to wait for
 
 	ctx    context.Context // what flushes run under
 	cancel context.CancelCauseFunc
@@ -164,9 +163,11 @@ func (g *Group[K, C, R]) load() (l Load) {
 func (g *Group[K, C, R]) Weigh(weigh func(C) int) { g.weigh = weigh }
 
 // Admit has a function called before a batch of a key is taken, which may wait for the batch's turn: commands that come meanwhile
-// are in the batch, too. Its context is that of the flushes. It is called concurrently, for each key once at a time, and must not panic.
+// are in the batch, too. It reports whether it has waited for a turn, which begins now: then the batch is half of what has come, if
+// the other half may overlap it. Otherwise all of their callers would be answered at once, and nothing be flushed until they come again.
+// Its context is that of the flushes. It is called concurrently, for each key once at a time, and must not panic.
 // Admit is called before the first command.
-func (g *Group[K, C, R]) Admit(admit func(ctx context.Context, key K)) { g.admit = admit }
+func (g *Group[K, C, R]) Admit(admit func(ctx context.Context, key K) (begun bool)) { g.admit = admit }
 
 // Do queues the command on its key's lane and waits for its answer. The key must equal itself (a NaN does
 // not).

@@ -343,17 +343,26 @@ func TestOverlapBeginsWithHalf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := held("a")
 		g := New(s.flush, Options{Overlap: 1, MinOverlap: 3})
-		turn := make(chan struct{})
-		g.Admit(func(context.Context, string) { <-turn })
+		turn := make(chan bool)
+		g.Admit(func(context.Context, string) bool { return <-turn })
 		answers := submitAll(t, g, "a", 1, 2, 3, 4, 5) // Too few.
-		turn <- struct{}{}
+		turn <- true
 		synctest.Wait()
-		wantBatches(t, s.batches("a"), []int{1, 2, 3, 4, 5})
+		want := [][]int{{1, 2, 3, 4, 5}}
+		wantBatches(t, s.batches("a"), want...)
 		s.step("a")
 		answers = append(answers, submitAll(t, g, "a", 6, 7, 8, 9, 10, 11, 12)...)
-		close(turn)
+		turn <- true
+		turn <- false // Of the other half.
 		synctest.Wait()
-		wantBatches(t, s.batches("a"), []int{1, 2, 3, 4, 5}, []int{6, 7, 8}, []int{9, 10, 11, 12})
+		want = append(want, []int{6, 7, 8}, []int{9, 10, 11, 12})
+		wantBatches(t, s.batches("a"), want...)
+		s.step("a")
+		s.step("a")
+		answers = append(answers, submitAll(t, g, "a", 13, 14, 15, 16, 17, 18)...)
+		turn <- false // It goes on.
+		synctest.Wait()
+		wantBatches(t, s.batches("a"), append(want, []int{13, 14, 15, 16, 17, 18})...)
 		s.open("a")
 		for i, a := range answers {
 			wantResult(t, a, 2*(i+1))

@@ -148,14 +148,15 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 		ln := g.ready[0]
 		g.ready = slices.Delete(g.ready, 0, 1)
 		ln.ready = false
+		begun := false
 		if g.admit != nil {
 			ln.waits = true
 			g.mu.Unlock()
-			g.admit(g.ctx, ln.key)
+			begun = g.admit(g.ctx, ln.key)
 			g.mu.Lock()
 			ln.waits = false
 		}
-		n, most := 0, g.most(ln)
+		n, most := 0, g.most(ln, begun)
 		for ; n < len(ln.queue) && (len(b.waiters) == 0 || b.weight+ln.queue[n].room <= most); n++ {
 			w := ln.queue[n]
 			if w.ctx.Err() != nil {
@@ -181,10 +182,9 @@ func (g *Group[K, C, R]) next(b *batch[K, C, R]) bool {
 	return false
 }
 
-// most is how heavy the next batch of a lane should be at most: half of what waits, where nothing is being flushed and the other half may
-// overlap it. Otherwise all of its callers would be answered at once, and nothing would be flushed until they come again.
-func (g *Group[K, C, R]) most(ln *lane[K, C, R]) int {
-	if g.opts.Overlap == 0 || len(ln.batches) > 0 || len(ln.queue) < 2*max(g.opts.MinOverlap, 1) {
+// most is how heavy the next batch of a lane should be at most: at the beginning of a turn half of what waits, if the other half may overlap it.
+func (g *Group[K, C, R]) most(ln *lane[K, C, R], begun bool) int {
+	if !begun || g.opts.Overlap == 0 || len(ln.batches) > 0 || len(ln.queue) < 2*max(g.opts.MinOverlap, 1) {
 		return g.opts.MaxBatch
 	}
 	weight := 0

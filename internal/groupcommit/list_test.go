@@ -57,7 +57,10 @@ func TestPropertyListsStayTogether(t *testing.T) {
 				}
 				return doubled, nil
 			}, o)
-			g.Admit(func(context.Context, string) { time.Sleep(turn) })
+			g.Admit(func(context.Context, string) bool {
+				time.Sleep(turn)
+				return turn > 0
+			})
 			lists, outcomes := make([][]int, len(sizes)), make([][]Outcome[int], len(sizes))
 			next := 0
 			for i, size := range sizes {

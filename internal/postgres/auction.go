@@ -58,8 +58,8 @@ func (s *Auctions) Create(ctx context.Context, accounts []string, keys []idempot
 }
 
 // Await implements [auction.Store].
-func (s *Auctions) Await(ctx context.Context, id uuid.UUID) {
-	s.db.turns.Await(ctx, auction.Topic(id), func(ctx context.Context) { s.refresh(ctx, id) })
+func (s *Auctions) Await(ctx context.Context, id uuid.UUID) (begun bool) {
+	return s.db.turns.Await(ctx, auction.Topic(id), func(ctx context.Context) { s.refresh(ctx, id) })
 }
 
 // Commit implements [auction.Store].

@@ -154,14 +154,18 @@ func (s *Auctions) AccountBids(ctx context.Context, account string, after int64,
 	return query(ctx, s.db.reads, pgx.RowToStructByPos[auction.AccountBid], selectAccountBids, account, after, limit)
 }
 
+// countTaken counts the amounts from $2 on that follow each other without a gap.
+const countTaken = `SELECT count(*) FROM (SELECT unique_amount - row_number() OVER (ORDER BY unique_amount) AS above
+	FROM auction_standing WHERE auction = $1 AND unique_amount >= $2 ORDER BY unique_amount LIMIT $3) AS taken WHERE above = $2 - 1`
+
 // Floor implements [auction.Reader].
-func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err error) {
+func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor auction.Floor, err error) {
 	err = s.db.reads.snapshot(ctx, "floor", readTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		a, err := readAuction(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		floor = a.MinBid
+		floor = auction.Floor{Least: a.MinBid, Free: a.MinBid}
 		open := a.Open()
 		switch {
 		case a.Status == auction.StatusPending:
@@ -171,9 +175,17 @@ func (s *Auctions) Floor(ctx context.Context, id uuid.UUID) (floor int64, err er
 		}
 		lowest, err := pgkit.Rows(ctx, tx, pgx.RowTo[int64], `SELECT amount FROM auction_standing WHERE auction = $1 AND active
 			ORDER BY amount DESC, seq OFFSET $2 LIMIT 1`, id, open.Winners-1)
-		if len(lowest) == 1 {
-			floor = lowest[0] + 1
+		if err != nil {
+			return err
 		}
+		if len(lowest) == 1 {
+			floor.Least = lowest[0] + 1
+		}
+		taken := int64(0)
+		if a.UniqueAmounts { // Fewer have such an amount than there are places.
+			err = tx.QueryRow(ctx, countTaken, id, floor.Least, open.Winners).Scan(&taken)
+		}
+		floor.Free = floor.Least + taken
 		return err
 	})
 	return floor, err

@@ -31,8 +31,8 @@ var _ ledger.Store = (*Ledger)(nil)
 func NewLedger(db *DB) *Ledger { return &Ledger{db, wholeBelow} }
 
 // Await implements [ledger.Store].
-func (l *Ledger) Await(ctx context.Context) {
-	l.db.turns.Await(ctx, ledgerTransaction, func(context.Context) { l.db.spec.Accounts.ForgetIdle() })
+func (l *Ledger) Await(ctx context.Context) (begun bool) {
+	return l.db.turns.Await(ctx, ledgerTransaction, func(context.Context) { l.db.spec.Accounts.ForgetIdle() })
 }
 
 // Commit implements [ledger.Store].

@@ -83,8 +83,8 @@ func (l *Lottery) Create(ctx context.Context, accounts []string, keys []idempote
 }
 
 // Await implements [lottery.Store].
-func (l *Lottery) Await(ctx context.Context, id uuid.UUID) {
-	l.db.turns.Await(ctx, lottery.Topic(id), func(ctx context.Context) { l.refresh(ctx, id) })
+func (l *Lottery) Await(ctx context.Context, id uuid.UUID) (begun bool) {
+	return l.db.turns.Await(ctx, lottery.Topic(id), func(ctx context.Context) { l.refresh(ctx, id) })
 }
 
 // Commit implements [lottery.Store].

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/auth"
 	"github.com/fairlead-dev/fairlead/internal/command"
 	"github.com/fairlead-dev/fairlead/internal/services/auction"
+	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 )
 
 // maxTitle bounds an auction's title, in characters.
@@ -237,8 +238,13 @@ func numberOfBid(b auction.AccountBid) int64 { return b.Number }
 
 func (s *Server) minWinningBid(r *http.Request) (v minWinningBidView, err error) {
 	id, err := s.auctionID(r)
-	if err == nil {
-		v.Amount, err = s.Auction.Floor(r.Context(), id)
+	if err != nil {
+		return v, err
+	}
+	floor, err := s.Auction.Floor(r.Context(), id)
+	v.Amount = floor.Least
+	if floor.Free <= ledger.MaxAmount {
+		v.FreeAmount = &floor.Free
 	}
 	return v, err
 }
@@ -372,5 +378,6 @@ type leaderboardView struct {
 }
 
 type minWinningBidView struct {
-	Amount int64 `json:"amount" doc:"minor units"`
+	Amount     int64  `json:"amount" doc:"minor units"`
+	FreeAmount *int64 `json:"free_amount" doc:"the least amount from there on that no standing bid has, with unique_amounts: what to bid now; else the same. null: there is none"`
 }

@@ -199,13 +199,17 @@ func TestAuctionRounds(t *testing.T) {
 	a, b, c, d := "bidder-000", "bidder-001", "bidder-002", "bidder-003"
 	id := e.auctioned(twoRounds, `"cooldown":"0s","min_bid":10,"min_increment":5`)
 	path := "/v1/auctions/" + id
-	least := func(amount int64) {
+	leastAndFree := func(amount, free int64) {
 		t.Helper()
 		r := e.get(path + "/min-winning-bid").want(http.StatusOK)
-		r.exactly(r.decoded, "amount")
-		if r.num("amount") != amount {
-			t.Errorf("the least winning bid is %s, want %d", r.body, amount)
+		r.exactly(r.decoded, "amount", "free_amount")
+		if r.num("amount") != amount || r.num("free_amount") != free {
+			t.Errorf("the least winning bid is %s, want %d, and %d that nobody has", r.body, amount, free)
 		}
+	}
+	least := func(amount int64) {
+		t.Helper()
+		leastAndFree(amount, amount)
 	}
 	board := func(round int, want string) {
 		t.Helper()
@@ -445,4 +449,42 @@ func TestOrderOfBidChecks(t *testing.T) {
 	e.bid(same, a, 35).want(http.StatusCreated)
 	e.balance(a, 955, 45)
 	e.audited()
+}
+
+// TestFreeAmount: what would win next may be taken. What is free may be bid, and wins.
+func TestFreeAmount(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	accounts := e.bidders(5, 1<<53-1)
+	const most = 1<<53 - 1
+	for name, c := range map[string]struct {
+		options     string
+		bids        []int64
+		least, free string
+	}{
+		"places are free":            {`"min_bid":5`, []int64{7}, "5", "5"},
+		"the least is taken":         {`"min_bid":5`, []int64{5}, "5", "6"},
+		"the next is taken":          {`"min_bid":5`, []int64{5, 6}, "6", "7"},
+		"there is a gap":             {`"min_bid":5`, []int64{5, 7}, "6", "6"},
+		"so are more below":          {`"min_bid":5`, []int64{8, 9, 7, 6}, "9", "10"},
+		"amounts are not unique":     {`"min_bid":5,"unique_amounts":false`, []int64{5, 6}, "6", "6"},
+		"the largest amount":         {`"min_bid":5`, []int64{most - 1, most}, "9007199254740991", "null"},
+		"more than any bid may have": {`"min_bid":5,"unique_amounts":false`, []int64{most, most}, "9007199254740992", "null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := e.started(`[{"winners":2,"duration":"1h"}]`, c.options)
+			for i, amount := range c.bids {
+				e.bid(id, accounts[i], amount).want(http.StatusCreated)
+			}
+			if r := e.get("/v1/auctions/" + id + "/min-winning-bid").want(http.StatusOK); string(r.body) != `{"amount":`+c.least+`,"free_amount":`+c.free+"}" {
+				t.Errorf("%s, want %s and %s", r.body, c.least, c.free)
+			}
+			if free, err := strconv.ParseInt(c.free, 10, 64); err == nil {
+				if r := e.bid(id, accounts[4], free).want(http.StatusCreated); r.num("rank") > 2 {
+					t.Errorf("it does not win: %s", r.body)
+				}
+			}
+			e.auctionPost(id, "cancel").want(http.StatusOK)
+		})
+	}
 }

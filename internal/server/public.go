@@ -290,7 +290,7 @@ func (s *Server) publicAuctionState(r *http.Request) (any, error) {
 	}
 	if a.Status == auction.StatusActive {
 		if floor, err := s.Auction.Floor(r.Context(), a.ID); err == nil {
-			v.MinWinningBid = &floor
+			v.MinWinningBid = &floor.Least
 		}
 	}
 	v.Chart, err = s.bidChart(r.Context(), a)

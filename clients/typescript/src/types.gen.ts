@@ -1037,6 +1037,8 @@ export interface Measurements {
 export interface MinWinningBid {
   /** minor units */
   amount: number;
+  /** the least amount from there on that no standing bid has, with unique_amounts: what to bid now; else the same. null: there is none */
+  free_amount: number | null;
 }
 
 export interface Movement {

@@ -128,12 +128,14 @@ func (t *Turns) Met(target string) {
 func (t *Turns) Take(ctx context.Context, target string) *Turn { return t.wait(ctx, target, true) }
 
 // Await waits until a turn has begun, and, where it is the first to ask for the target in it, has refresh called, which reads what others have
-// committed.
-func (t *Turns) Await(ctx context.Context, target string, refresh func(ctx context.Context)) {
-	if turn := t.wait(ctx, target, false); turn != nil {
+// committed. It reports whether it was the first.
+func (t *Turns) Await(ctx context.Context, target string, refresh func(ctx context.Context)) (first bool) {
+	turn := t.wait(ctx, target, false)
+	if turn != nil {
 		defer turn.leave(true)
 		refresh(ctx)
 	}
+	return turn != nil
 }
 
 func (t *Turns) wait(ctx context.Context, target string, part bool) *Turn {

@@ -46,7 +46,7 @@ func (m *memory) Create(_ context.Context, accounts []string, _ []idempotency.ID
 	return nil
 }
 
-func (m *memory) Await(context.Context, uuid.UUID) {}
+func (m *memory) Await(context.Context, uuid.UUID) bool { return false }
 
 func (m *memory) Commit(_ context.Context, id uuid.UUID, want auction.Want, decide func(*auction.Unit)) error {
 	m.mu.Lock()

@@ -37,11 +37,17 @@ type Store interface {
 	// Create makes auctions; the accounts are the sellers'.
 	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
 	// Await returns when it is time to take the next batch of commands on an auction: other processes may take turns with this one. It protects
-	// nothing, and waits for a fraction of a second at most.
-	Await(ctx context.Context, auction uuid.UUID)
+	// nothing, and waits for a fraction of a second at most. It reports whether it has waited, for a turn that begins now.
+	Await(ctx context.Context, auction uuid.UUID) (begun bool)
 	// Commit works on one auction. It returns [NotFoundError] when there is no such auction. It may be called for an auction
 	// while an earlier call for it has not returned; decide is called in the order of the commits.
 	Commit(ctx context.Context, auction uuid.UUID, want Want, decide func(*Unit)) error
+}
+
+// Floor is what a new bid must have to win now.
+type Floor struct {
+	Least int64 // the auction's minimum while places are free, else the lowest winning amount plus one
+	Free  int64 // the least amount from there on that no active bid has, where amounts are unique; else the same
 }
 
 // Reader answers questions about auctions, each from one snapshot.
@@ -61,9 +67,8 @@ type Reader interface {
 	// AccountBids returns up to limit standing bids of an account in active auctions with a number above after, in order of that
 	// number, with their ranks. It takes the longer the more bidders those auctions have.
 	AccountBids(ctx context.Context, account string, after int64, limit int) ([]AccountBid, error)
-	// Floor returns the least new bid that would now win: the auction's minimum while places are free, else the lowest
-	// winning amount plus one. It returns [ErrNotActive] when the auction has ended.
-	Floor(ctx context.Context, id uuid.UUID) (int64, error)
+	// Floor returns what a new bid must have to win now. It returns [ErrNotActive] when the auction has ended.
+	Floor(ctx context.Context, id uuid.UUID) (Floor, error)
 	// Running returns the open rounds of all auctions in order of their ends, with the database's clock.
 	Running(ctx context.Context) ([]Running, time.Time, error)
 }

@@ -40,7 +40,7 @@ func NewService(store Store, o groupcommit.Options) *Service {
 	o.Divisible = func(err error) bool { return !command.Undividable(err) }
 	o.Overlap, o.MinOverlap = overlap, minOverlap
 	s.group = groupcommit.New(s.flush, o)
-	s.group.Admit(func(ctx context.Context, _ lane) { store.Await(ctx) })
+	s.group.Admit(func(ctx context.Context, _ lane) bool { return store.Await(ctx) })
 	s.group.Weigh(func(c command.Command[Op]) int { return weight(c.Op) })
 	return s
 }

@@ -41,8 +41,8 @@ type Unit struct {
 type Store interface {
 	Reader
 	// Await returns when it is time to take the next batch of commands: other processes may take turns with this one. It protects nothing, and
-	// waits for a fraction of a second at most.
-	Await(ctx context.Context)
+	// waits for a fraction of a second at most. It reports whether it has waited, for a turn that begins now.
+	Await(ctx context.Context) (begun bool)
 	// Commit runs one transaction: it locks and loads what is wanted (absent rows are simply not in the book), calls
 	// decide, writes the book's changes and the fresh records, and commits. decide is called again, with a new unit,
 	// whenever the transaction has to be run again. Errors: a command.BlockedError where somebody has locked a table, and decide

@@ -39,8 +39,8 @@ type Store interface {
 	// Create makes campaigns; the accounts are the beneficiaries'.
 	Create(ctx context.Context, accounts []string, keys []idempotency.ID, decide func(*Unit)) error
 	// Await returns when it is time to take the next batch of commands on a campaign: other processes may take turns with this one. It protects
-	// nothing, and waits for a fraction of a second at most.
-	Await(ctx context.Context, campaign uuid.UUID)
+	// nothing, and waits for a fraction of a second at most. It reports whether it has waited, for a turn that begins now.
+	Await(ctx context.Context, campaign uuid.UUID) (begun bool)
 	// Commit works on one campaign. It returns [CampaignNotFoundError] when there is no such campaign. It may be called while an
 	// earlier call for the same campaign has not returned.
 	Commit(ctx context.Context, campaign uuid.UUID, want Want, decide func(*Unit)) error

@@ -863,7 +863,7 @@ class Operations:
         """Read the least new bid that would now win.
 
         Shows what a new bidder has to offer: the minimum while places are free, else one more than the lowest winning
-        bid.
+        bid. Where amounts are unique, that may be taken: `free_amount` is what to bid.
 
         For users, within what is theirs or published, and for admin, service and reader keys.
         """

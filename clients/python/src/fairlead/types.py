@@ -930,6 +930,9 @@ class Measurements:
 class MinWinningBid:
     #: minor units
     amount: int
+    #: the least amount from there on that no standing bid has, with unique_amounts: what to bid now; else the same.
+    #: null: there is none
+    free_amount: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
