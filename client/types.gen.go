@@ -1657,7 +1657,7 @@ type LockWaiter struct {
 
 // Locks are who holds, who waits, and for whom.
 type Locks struct {
-	// Edges who waits for whom
+	// Edges who waits for whom: each request for who holds its keys, and for the 64 before it in the line of each
 	Edges []LockEdge `json:"edges"`
 
 	// Holders oldest first, 10,000 at most

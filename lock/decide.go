@@ -106,7 +106,8 @@ func (g *Graph) enqueue() {
 	}
 }
 
-// Edges lists who waits for whom, oldest request first, each pair of owners once a key.
+// Edges lists who waits for whom, oldest request first, each pair of owners once a key. A request waits for who holds a key, and for those
+// before it in the line, of which the nearest maxBehind are listed.
 func (g *Graph) Edges() []Edge {
 	links := slices.Concat(g.held, g.queued)
 	slices.SortStableFunc(links, func(a, b link) int { return cmp.Compare(a.waiter, b.waiter) })

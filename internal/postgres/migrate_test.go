@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"io/fs"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-dev/fairlead/internal/pgkit"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -85,6 +88,30 @@ func TestMigrateFromBeforeTheFirstRelease(t *testing.T) {
 	older := load("DELETE FROM public.goose_db_version WHERE version_id > 13")
 	if _, err := Migrate(t.Context(), older); !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), "13") {
 		t.Errorf("a database at step 13: %v", err)
+	}
+}
+
+// TestStatusOfANewerSchema names steps that only a newer version knows.
+func TestStatusOfANewerSchema(t *testing.T) {
+	t.Parallel()
+	url := database(t)
+	exec(t, open(t, Options{URL: url}), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`)
+	status, err := MigrationStatus(t.Context(), url)
+	testwait.Must(t, err)
+	if n := steps(t); len(status) != n+1 || status[n].Version != 999 || status[n].Name != newerStep || status[n].AppliedAt == nil {
+		t.Errorf("%+v", status)
+	}
+}
+
+// TestASilentDatabase: migrations don't wait for one that takes a connection and says nothing.
+func TestASilentDatabase(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Nothing waits for it.
+	testwait.Must(t, err)
+	defer func() { _ = silent.Close() }()
+	url := "postgres://nobody@" + silent.Addr().String() + "/fairlead?sslmode=disable"
+	if _, err := MigrationStatus(t.Context(), url); !pgconn.Timeout(err) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("its migrations: %v", err)
 	}
 }
 

@@ -77,7 +77,7 @@ type lockEdgeView struct {
 type locksView struct {
 	Holders []lockHolderView `json:"holders" doc:"oldest first, 10,000 at most"`
 	Waiters []lockWaiterView `json:"waiters" doc:"in order of asking"`
-	Edges   []lockEdgeView   `json:"edges" doc:"who waits for whom"`
+	Edges   []lockEdgeView   `json:"edges" doc:"who waits for whom: each request for who holds its keys, and for the 64 before it in the line of each"`
 }
 
 type databaseBlockerView struct {

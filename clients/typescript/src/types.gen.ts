@@ -980,7 +980,7 @@ export interface LockWaiter {
 }
 
 export interface Locks {
-  /** who waits for whom */
+  /** who waits for whom: each request for who holds its keys, and for the 64 before it in the line of each */
   edges: LockEdge[];
   /** oldest first, 10,000 at most */
   holders: LockHolder[];

@@ -877,7 +877,7 @@ class LockWaiter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locks:
-    #: who waits for whom
+    #: who waits for whom: each request for who holds its keys, and for the 64 before it in the line of each
     edges: list[LockEdge]
     #: oldest first, 10,000 at most
     holders: list[LockHolder]
