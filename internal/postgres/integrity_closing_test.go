@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-dev/fairlead/internal/postgres/partitions"
 	"github.com/fairlead-dev/fairlead/internal/services/ledger"
 	"github.com/fairlead-dev/fairlead/internal/testwait"
+	"github.com/fairlead-dev/fairlead/internal/wait"
 )
 
 // closes closes the books, which must be right, and tells how many entries that has counted.
@@ -113,17 +114,20 @@ func TestClosingBesideALockedTable(t *testing.T) {
 	base, next, err := books.beginClosing(t.Context())
 	testwait.Must(t, err)
 	goAway := stranger(t, db, `LOCK TABLE entries IN ACCESS EXCLUSIVE MODE`)
-	var counted spanCount
-	ended := make(chan error)
+	counting, ended := context.WithCancel(t.Context())
+	waited := make(chan bool, 1)
 	go func() {
-		var err error
-		counted, err = books.countParts(t.Context(), base, next, closeWork, func() float64 { return 0 })
-		ended <- err
+		waits := false
+		for !waits && wait.For(counting, time.Millisecond) {
+			waits = db.BlockedReads() == 1
+		}
+		goAway()
+		waited <- waits
 	}()
-	testwait.Eventually(t, patience, "the closing waits", func() bool { return db.BlockedReads() == 1 })
-	goAway()
-	if err := <-ended; err != nil || counted.entries != 20 {
-		t.Errorf("%d entries, %v; want 20", counted.entries, err)
+	counted, err := books.countParts(t.Context(), base, next, closeWork, func() float64 { return 0 })
+	ended()
+	if waits := <-waited; err != nil || counted.entries != 20 || !waits {
+		t.Errorf("%d entries, waited: %t, %v; want 20", counted.entries, waits, err)
 	}
 	closes(t, books, 20)
 	checks(t, books, "after a lock", true)

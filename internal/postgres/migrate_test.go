@@ -106,7 +106,7 @@ func TestStatusOfANewerSchema(t *testing.T) {
 // TestASilentDatabase: migrations don't wait for one that takes a connection and says nothing.
 func TestASilentDatabase(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // Nothing waits for it.
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	testwait.Must(t, err)
 	defer func() { _ = silent.Close() }()
 	url := "postgres://nobody@" + silent.Addr().String() + "/fairlead?sslmode=disable"
