@@ -54,7 +54,7 @@ func TestOutages(t *testing.T) {
 	}
 	for some := range slices.Chunk(outages(), 6) { // A session's books stay short.
 		t.Run("session", func(t *testing.T) {
-			s := newOutageStage(t, filepath.Join(smallDisk(t), "data"))
+			s := newOutageStage(t, filepath.Join(smallDisk(t), "data"), false)
 			for _, o := range some {
 				if !t.Run(o.name, func(t *testing.T) { s.meet(t, o) }) {
 					break
@@ -264,7 +264,7 @@ func TestClockSteps(t *testing.T) {
 		t.Skip("it takes a minute: FAIRLEAD_TORTURE=1, or make torture, runs it")
 	}
 	jump := fakeClock(t)
-	s := newOutageStage(t, filepath.Join(tempDir(t), "data"))
+	s := newOutageStage(t, filepath.Join(tempDir(t), "data"), true)
 	for _, step := range []struct{ name, offset string }{
 		{"clock forwards by 1 h", "+3600"},
 		{"clock back by 1 h", "+0"},
