@@ -470,7 +470,7 @@ func (l *bookLock) book(ctx context.Context, tx pgx.Tx) (*ledger.Book, []idempot
 	return book, l.known, nil
 }
 
-// collect makes a batch callback that has all rows in into. What it had before, as where a read runs once more, is gone.
+// collect makes a batch callback that sets into to all rows. A read that runs once more replaces what its earlier run has collected.
 func collect[T any](into *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		*into, err = pgx.AppendRows([]T(nil), rows, scan)

@@ -199,17 +199,13 @@ func TestAuctionRounds(t *testing.T) {
 	a, b, c, d := "bidder-000", "bidder-001", "bidder-002", "bidder-003"
 	id := e.auctioned(twoRounds, `"cooldown":"0s","min_bid":10,"min_increment":5`)
 	path := "/v1/auctions/" + id
-	leastAndFree := func(amount, free int64) {
+	least := func(amount int64) {
 		t.Helper()
 		r := e.get(path + "/min-winning-bid").want(http.StatusOK)
 		r.exactly(r.decoded, "amount", "free_amount")
-		if r.num("amount") != amount || r.num("free_amount") != free {
-			t.Errorf("the least winning bid is %s, want %d, and %d that nobody has", r.body, amount, free)
+		if r.num("amount") != amount || r.num("free_amount") != amount {
+			t.Errorf("the least winning bid is %s, want %d, which nobody has", r.body, amount)
 		}
-	}
-	least := func(amount int64) {
-		t.Helper()
-		leastAndFree(amount, amount)
 	}
 	board := func(round int, want string) {
 		t.Helper()
@@ -451,7 +447,7 @@ func TestOrderOfBidChecks(t *testing.T) {
 	e.audited()
 }
 
-// TestFreeAmount: what would win next may be taken. What is free may be bid, and wins.
+// TestFreeAmount: another bid may have the least amount that would win. The server accepts a bid of the free amount, and it wins.
 func TestFreeAmount(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
