@@ -2,7 +2,6 @@ package fairlead
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -40,7 +39,6 @@ type bookkeeper struct {
 	ledger   *postgres.Ledger
 	every    map[telemetry.BooksWork]time.Duration
 	observer *telemetry.Books
-	logger   *slog.Logger
 	barrier  barrier
 
 	mu      sync.Mutex
@@ -50,7 +48,7 @@ type bookkeeper struct {
 
 func newBookkeeper(o *Options, db *postgres.DB, registry prometheus.Registerer, alone barrier) *bookkeeper {
 	b := &bookkeeper{
-		ledger: postgres.NewLedger(db), observer: telemetry.NewBooks(registry), logger: alone.logger, barrier: alone,
+		ledger: postgres.NewLedger(db), observer: telemetry.NewBooks(registry), barrier: alone,
 		every: map[telemetry.BooksWork]time.Duration{telemetry.BooksClose: o.CloseBooksEvery, telemetry.BooksRecount: o.RecountEvery},
 	}
 	b.forget()
@@ -108,7 +106,7 @@ func (b *bookkeeper) closeAll(ctx context.Context) {
 			if b.finds(telemetry.BooksClose, closing.Valid) {
 				b.wrong(ctx, closing.Integrity)
 			}
-			b.logger.DebugContext(ctx, "the books are closed for the integrity check", "entries", closing.Entries, "took", took)
+			b.barrier.logger.DebugContext(ctx, "the books are closed for the integrity check", "entries", closing.Entries, "took", took)
 		}
 		pace.Rest = closeRest
 		if !b.untilDue(ctx, max(b.every[telemetry.BooksClose]-took, minCloseBooks), func(now postgres.Books) bool {
@@ -162,7 +160,7 @@ func (b *bookkeeper) recountAll(ctx context.Context) {
 			case err == nil && !in.Valid:
 				b.wrong(ctx, in)
 			case err == nil:
-				b.logger.InfoContext(ctx, "the books are recounted", "took", time.Since(began))
+				b.barrier.logger.InfoContext(ctx, "the books are recounted", "took", time.Since(began))
 			}
 			if err == nil {
 				b.observer.Done(telemetry.BooksRecount, time.Since(began))
@@ -225,7 +223,7 @@ func (b *bookkeeper) finds(work telemetry.BooksWork, valid bool) (news bool) {
 
 // wrong tells that the books don't add up.
 func (b *bookkeeper) wrong(ctx context.Context, in ledger.Integrity) {
-	b.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "first_bad_account", in.FirstBadAccount, "bad_transfers", in.BadTransfers,
+	b.barrier.logger.ErrorContext(ctx, "the books don't add up: run fairlead integrity", "first_bad_account", in.FirstBadAccount, "bad_transfers", in.BadTransfers,
 		"difference", in.Difference)
 }
 
@@ -234,5 +232,5 @@ func (b *bookkeeper) fails(ctx context.Context, work telemetry.BooksWork, err er
 		return
 	}
 	b.observer.Failed(work)
-	b.logger.WarnContext(ctx, "the books can't be kept for the integrity check: trying again", "work", string(work), "error", err)
+	b.barrier.logger.WarnContext(ctx, "the books can't be kept for the integrity check: trying again", "work", string(work), "error", err)
 }
