@@ -17,7 +17,8 @@
 //
 // # What it promises
 //
-// What package lock does, as long as a majority of etcd's members can be reached. A request fails when etcd does not answer it for 5 s. Tokens are revisions, which grow
+// What package lock does, as long as a majority of etcd's members can be reached. A request fails when etcd does not answer it for 5 s; a broken connection
+// or a change of leader fails only one that may not wait. Tokens are revisions, which grow
 // from grant to grant of all keys and survive restarts. No clock of day takes part in any decision.
 //
 // # What it does not promise

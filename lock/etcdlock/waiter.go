@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/fairlead-dev/fairlead/internal/wait"
 	"github.com/fairlead-dev/fairlead/lock"
@@ -22,6 +24,7 @@ type waiter struct {
 	deadline time.Time
 	outcome  chan outcome // of the background's looking after it; has room for one
 	leaving  bool         // it has given up; guarded by the backend's mutex
+	away     time.Time    // since when etcd could not be reached; zero: it can be
 }
 
 // outcome is how waiting ended.
@@ -36,7 +39,8 @@ var errSilent = fmt.Errorf("etcd has not answered within %v", callTimeout)
 // errAgain is returned when others were faster, or the request is not in line any more.
 var errAgain = errors.New("to be tried again")
 
-// Acquire implements [lock.Backend]. Where etcd does not answer for 5 s, it fails, whatever its Wait is.
+// Acquire implements [lock.Backend]. Where etcd does not answer for 5 s, it fails, whatever its Wait is. Where a connection breaks, or a majority of
+// etcd's members is gone for a moment, a request that may wait is made again for as long, and one with a Wait of 0 fails at once.
 func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	r, err := r.Clean()
 	if err != nil {
@@ -49,8 +53,18 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 	waited := false
 	for {
 		g, err := b.once(ctx, w, &waited)
-		if errors.Is(err, errAgain) {
+		switch {
+		case errors.Is(err, errAgain):
+			w.away = time.Time{}
 			continue
+		case isPassing(err) && r.Wait != 0:
+			if w.away.IsZero() {
+				w.away = time.Now()
+			}
+			if time.Since(w.away) < callTimeout && (r.Wait < 0 || time.Now().Before(w.deadline)) && wait.For(ctx, retryPause) {
+				b.logger.DebugContext(ctx, "etcd could not be reached, and is asked again", "id", r.ID, "error", err)
+				continue
+			}
 		}
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
@@ -63,6 +77,15 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 		g.Waited = waited
 		return *g, nil
 	}
+}
+
+// isPassing says that a call met a connection that broke, or an etcd without a leader. It may have been carried out: a grant then ends with its lease, which
+// was revoked or expires, and what may be in line is swept as a stray.
+func isPassing(err error) bool {
+	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return known.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
 }
 
 // newerThan fails when a request joined the line after a revision.
@@ -94,7 +117,11 @@ func (b *Backend) once(ctx context.Context, w *waiter, waited *bool) (*lock.Gran
 	if b.base.Err() != nil {
 		return nil, lock.ErrClosed
 	}
-	asking, cancel := context.WithTimeoutCause(ctx, callTimeout, errSilent)
+	since := time.Now()
+	if !w.away.IsZero() {
+		since = w.away
+	}
+	asking, cancel := context.WithDeadlineCause(ctx, since.Add(callTimeout), errSilent)
 	defer cancel()
 	g, err := b.ask(asking, w, waited)
 	if err != nil && errors.Is(context.Cause(asking), errSilent) {
