@@ -105,7 +105,8 @@ type Backend struct {
 
 	mu      sync.Mutex
 	waiters map[string]*waiter
-	strays  map[string]time.Time // requests that may be in line for nobody, and how long more of them may come
+	strays  map[string]time.Time          // requests that may be in line for nobody, and how long more of them may come
+	orphans map[clientv3.LeaseID]struct{} // leases that are to be revoked
 	tenures map[string]*tenure
 	session clientv3.LeaseID // of the waiting requests; 0: none
 	watched bool
@@ -128,7 +129,7 @@ func New(client *clientv3.Client, o Options) *Backend {
 	}
 	b := &Backend{
 		client: client, prefix: cmp.Or(o.Prefix, DefaultPrefix), logger: o.Logger, maxWaiters: maxWaiters, wall: time.Now,
-		waiters: map[string]*waiter{}, strays: map[string]time.Time{}, tenures: map[string]*tenure{}, inspect: make(chan struct{}, 1),
+		waiters: map[string]*waiter{}, strays: map[string]time.Time{}, orphans: map[clientv3.LeaseID]struct{}{}, tenures: map[string]*tenure{}, inspect: make(chan struct{}, 1),
 	}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b
@@ -199,12 +200,13 @@ func (t *tenure) grant(id string) lock.Grant {
 	return g
 }
 
-// revoke ends a lease and what is written under it, as far as etcd can be reached; else it expires.
+// revoke ends a lease and what is written under it. Where etcd can't be reached, the background tries again, until it expires.
 func (b *Backend) revoke(ctx context.Context, id clientv3.LeaseID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if _, err := b.client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		b.logger.DebugContext(ctx, "revoking a lease failed: it expires", "error", err)
+		b.logger.DebugContext(ctx, "revoking a lease failed, and is tried again", "error", err)
+		b.orphan(id)
 	}
 }
 

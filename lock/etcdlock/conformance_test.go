@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/fairlead-dev/fairlead/internal/guarded"
 	"github.com/fairlead-dev/fairlead/internal/pgtest"
@@ -53,12 +54,17 @@ func startMember(t *testing.T, name, directory string, port, peer int, cluster s
 
 func connect(tb testing.TB, ports ...int) *clientv3.Client {
 	tb.Helper()
+	return connectBy(tb, nil, ports...)
+}
+
+func connectBy(tb testing.TB, dial []grpc.DialOption, ports ...int) *clientv3.Client {
+	tb.Helper()
 	var endpoints []string
 	for _, port := range ports {
 		endpoints = append(endpoints, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints, DialTimeout: patience, Logger: zap.NewNop(),
+		Endpoints: endpoints, DialTimeout: patience, Logger: zap.NewNop(), DialOptions: dial,
 	})
 	testwait.Must(tb, err)
 	tb.Cleanup(func() { _ = c.Close() })

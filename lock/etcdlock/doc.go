@@ -17,9 +17,9 @@
 //
 // # What it promises
 //
-// What package lock does, as long as a majority of etcd's members can be reached. A request fails when etcd does not answer it for 5 s; a broken connection
-// or a change of leader fails only one that may not wait. Tokens are revisions, which grow
-// from grant to grant of all keys and survive restarts. No clock of day takes part in any decision.
+// What package lock does, as long as a majority of etcd's members can be reached. A request fails when etcd does not answer it for 5 s. Where a
+// connection breaks, or etcd has no leader, a request that may wait asks again within these 5 s, and keeps its place in line. Tokens are revisions,
+// which grow from grant to grant of all keys and survive restarts. No clock of day takes part in any decision.
 //
 // # What it does not promise
 //

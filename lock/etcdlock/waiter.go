@@ -1,6 +1,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,7 @@ type waiter struct {
 	outcome  chan outcome // of the background's looking after it; has room for one
 	leaving  bool         // it has given up; guarded by the backend's mutex
 	away     time.Time    // since when etcd could not be reached; zero: it can be
+	unsure   bool         // a write that puts it in line may be carried out yet
 }
 
 // outcome is how waiting ended.
@@ -39,8 +41,8 @@ var errSilent = fmt.Errorf("etcd has not answered within %v", callTimeout)
 // errAgain is returned when others were faster, or the request is not in line any more.
 var errAgain = errors.New("to be tried again")
 
-// Acquire implements [lock.Backend]. Where etcd does not answer for 5 s, it fails, whatever its Wait is. Where a connection breaks, or a majority of
-// etcd's members is gone for a moment, a request that may wait is made again for as long, and one with a Wait of 0 fails at once.
+// Acquire implements [lock.Backend]. It fails where etcd does not answer for 5 s, whatever its Wait is. Where a connection breaks, or etcd has no leader,
+// it asks again for as long; with a Wait of 0 it fails at once.
 func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	r, err := r.Clean()
 	if err != nil {
@@ -50,17 +52,19 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 	defer end(nil)
 	defer context.AfterFunc(b.base, func() { end(lock.ErrClosed) })() //nolint:contextcheck // The life of the backend, and not of a request.
 	w := &waiter{request: r, deadline: time.Now().Add(r.Wait), outcome: make(chan outcome, 1)}
+	defer func() {
+		if w.unsure {
+			b.stray(r.ID)
+		}
+	}()
 	waited := false
 	for {
 		g, err := b.once(ctx, w, &waited)
-		switch {
-		case errors.Is(err, errAgain):
-			w.away = time.Time{}
+		if errors.Is(err, errAgain) {
 			continue
-		case isPassing(err) && r.Wait != 0:
-			if w.away.IsZero() {
-				w.away = time.Now()
-			}
+		}
+		if isPassing(err) && r.Wait != 0 {
+			w.away = cmp.Or(w.away, time.Now())
 			if time.Since(w.away) < callTimeout && (r.Wait < 0 || time.Now().Before(w.deadline)) && wait.For(ctx, retryPause) {
 				b.logger.DebugContext(ctx, "etcd could not be reached, and is asked again", "id", r.ID, "error", err)
 				continue
@@ -79,8 +83,7 @@ func (b *Backend) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 	}
 }
 
-// isPassing says that a call met a connection that broke, or an etcd without a leader. It may have been carried out: a grant then ends with its lease, which
-// was revoked or expires, and what may be in line is swept as a stray.
+// isPassing reports whether a call met a connection that broke, or an etcd without a leader. etcd may have carried it out.
 func isPassing(err error) bool {
 	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return known.Code() == codes.Unavailable
@@ -117,13 +120,12 @@ func (b *Backend) once(ctx context.Context, w *waiter, waited *bool) (*lock.Gran
 	if b.base.Err() != nil {
 		return nil, lock.ErrClosed
 	}
-	since := time.Now()
-	if !w.away.IsZero() {
-		since = w.away
-	}
-	asking, cancel := context.WithDeadlineCause(ctx, since.Add(callTimeout), errSilent)
+	asking, cancel := context.WithDeadlineCause(ctx, cmp.Or(w.away, time.Now()).Add(callTimeout), errSilent)
 	defer cancel()
 	g, err := b.ask(asking, w, waited)
+	if err == nil || errors.Is(err, errAgain) {
+		w.away = time.Time{}
+	}
 	if err != nil && errors.Is(context.Cause(asking), errSilent) {
 		err = errSilent
 	}
@@ -178,8 +180,7 @@ func (b *Backend) join(ctx context.Context, w *waiter) error {
 			b.endSession(lease)
 			return errAgain
 		}
-		b.stray(r.ID) // It may be written yet, after what withdraw deletes.
-		b.withdraw(ctx, r.ID)
+		w.unsure = true // If it is in line, it keeps its place when it asks again.
 		return err
 	}
 	if err := b.enter(w); err != nil {
@@ -223,13 +224,31 @@ func (b *Backend) stray(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.strays[id] = time.Now().Add(callTimeout)
+	wait.Signal(b.inspect)
 }
 
-// sweepStrays deletes the strays.
-func (b *Backend) sweepStrays(ctx context.Context) error {
+// orphan remembers a lease that could not be revoked: what a grant wrote under it, whose answer was lost, keeps others from the keys.
+func (b *Backend) orphan(id clientv3.LeaseID) {
+	b.start()
 	b.mu.Lock()
-	strays := maps.Clone(b.strays)
+	defer b.mu.Unlock()
+	b.orphans[id] = struct{}{}
+	wait.Signal(b.inspect)
+}
+
+// sweep deletes the strays, and revokes the orphans.
+func (b *Backend) sweep(ctx context.Context) error {
+	b.mu.Lock()
+	strays, orphans := maps.Clone(b.strays), maps.Clone(b.orphans)
 	b.mu.Unlock()
+	for id := range orphans {
+		if _, err := b.client.Revoke(ctx, id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return err
+		}
+		b.mu.Lock()
+		delete(b.orphans, id)
+		b.mu.Unlock()
+	}
 	for id, until := range strays {
 		over := time.Now().After(until)
 		if _, err := b.client.Delete(ctx, b.waiterKey(id)); err != nil {
@@ -370,7 +389,7 @@ func (b *Backend) listen() {
 func (b *Backend) watch() {
 	ctx, cancel := context.WithTimeout(b.base, callTimeout)
 	defer cancel()
-	if err := errors.Join(b.sweepStrays(ctx), b.lookAfter(ctx)); err != nil && b.base.Err() == nil {
+	if err := errors.Join(b.sweep(ctx), b.lookAfter(ctx)); err != nil && b.base.Err() == nil {
 		b.logger.WarnContext(ctx, "looking after waiting lock requests failed, and is tried again", "error", err)
 		wait.For(b.base, retryPause)
 		wait.Signal(b.inspect)
